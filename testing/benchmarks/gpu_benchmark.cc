@@ -10,12 +10,12 @@
 // is known, as in a job that pulls ahead from servers that are quick, and go to the device while
 // the last gradients leave.
 //
-// Prints one line of JSON. Without MILLRACE_TEST_GPU --device=cuda is the emulated GPU, whose times
-// say nothing. The peak that shares are given of, share_of_peak with the copies and
-// compute_share_of_peak without them, is that of one large product of matrices through the same
-// library, in the same precision, neither factor transposed. In BFLOAT16 that includes the rounding
-// of both factors, as in a step: the GPU's own peak (product_benchmark) is higher, and the share of
-// that less.
+// Prints one line of JSON; gpus is how many this process could have. Without MILLRACE_TEST_GPU
+// --device=cuda is the emulated GPU, whose times say nothing. The peak that shares are given of,
+// share_of_peak with the copies and compute_share_of_peak without them, is that of one large
+// product of matrices through the same library, in the same precision, neither factor transposed.
+// In BFLOAT16 that includes the rounding of both factors, as in a step: the GPU's own peak
+// (product_benchmark) is higher, and the share of that less.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -279,6 +279,7 @@ double PeakOf(const Options& options, const JobSpec& spec) {
 absl::Status AddGpuFigures(const Task& task, const Options& options, double flops,
                            nlohmann::ordered_json* line) {
   MILLRACE_ASSIGN_OR_RETURN(const Spread compute, ComputeRates(task, options));
+  (*line)["gpus"] = worker::TestLibrary()->GpuCount();
   (*line)["compute_steps_per_second"] = compute.median;
   (*line)["compute_flops_per_second"] = flops * compute.median;
   const double peak = PeakOf(options, task.spec);

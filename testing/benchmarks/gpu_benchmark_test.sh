@@ -19,7 +19,7 @@ print(line)' "$@"
 small=(--batch=2 --steps=1 --rounds=1 --warmup=1)
 "$gpu_benchmark" --job=examples/mnist_cnn.textproto "${small[@]}" --precision=BFLOAT16 --peak_size=64 |
   expect steps_per_second compute_steps_per_second flops_per_second compute_flops_per_second \
-    peak_flops_per_second share_of_peak compute_share_of_peak
+    peak_flops_per_second share_of_peak compute_share_of_peak gpus
 for device in cuda cpu; do
   "$gpu_benchmark" --job=examples/mnist_cnn.textproto "${small[@]}" --device=$device --ahead | expect steps_per_second ahead
 done
