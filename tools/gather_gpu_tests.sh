@@ -36,6 +36,7 @@ programs=(
   //testing/benchmarks:cudnn_benchmark
   //testing/benchmarks:gpu_benchmark
   //testing/benchmarks:product_benchmark
+  //testing/benchmarks:step_product_benchmark
   //testing/digits:make_digits
   //worker:worker
   //worker/device/cuda:libmillrace_cuda.so

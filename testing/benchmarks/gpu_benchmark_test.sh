@@ -3,6 +3,7 @@
 set -euo pipefail
 gpu_benchmark=$1
 convolution_benchmark=$2
+step_product_benchmark=$3
 
 expect() { # A line of JSON on standard input that has a number above 0 at each path of $@.
   python3 -c '
@@ -26,6 +27,12 @@ done
 "$gpu_benchmark" --job=examples/mnist_cnn.textproto "${small[@]}" --device=cpu | expect steps_per_second
 "$convolution_benchmark" --images=1 --rounds=1 --times=1 --first_alone | head -1 |
   expect forward_us data_us weights_us
+products=$("$step_product_benchmark" 8 16 1)
+head -1 <<<"$products" | expect algorithms first_us fastest_us first_flops_per_second fastest_flops_per_second
+for precision in float32 tf32 bfloat16; do
+  test "$(grep --count "\"step_product\".*\"$precision\",\"result\"" <<<"$products")" = 8
+  grep "\"step_products\".*\"$precision\"" <<<"$products" | expect first_us fastest_us first_flops_per_second
+done
 if "$gpu_benchmark" --job=examples/census_csv.textproto 2>"$TEST_TMPDIR/error"; then
   echo "FAILED: a job without pictures was measured"
   exit 1

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <vector>
 
 #include "testing/benchmarks/large_product.h"
+#include "testing/benchmarks/random_matrix.h"
 
 namespace millrace::testing {
 namespace {
@@ -16,40 +16,11 @@ constexpr int kTimes = 5;  // Of the product in a round.
 constexpr int kMostAlgorithms = 8;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-void CheckProductCuda(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", call, cudaGetErrorString(error));
-  std::exit(1);
-}
-
 void CheckProduct(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   std::fprintf(stderr, "%s: %s\n", call, cublasLtGetStatusString(status));
   std::exit(1);
 }
-
-// Device memory, of random numbers of either type from -1 to -0.5 and from 0.5 to 1.
-class RandomMatrix {
- public:
-  RandomMatrix(size_t count, bool is_narrow) {
-    const size_t bytes = count * (is_narrow ? sizeof(uint16_t) : sizeof(uint32_t));
-    std::vector<uint32_t> words(bytes / sizeof(uint32_t) + 1);
-    std::mt19937 random(1);
-    const uint32_t keep = is_narrow ? 0x807f807fu : 0x807fffffu;
-    const uint32_t set = is_narrow ? 0x3f003f00u : 0x3f000000u;
-    for (uint32_t& word : words) word = (static_cast<uint32_t>(random()) & keep) | set;
-    CheckProductCuda(cudaMalloc(&memory_, bytes), "cudaMalloc");
-    CheckProductCuda(cudaMemcpy(memory_, words.data(), bytes, cudaMemcpyHostToDevice),
-                     "cudaMemcpy");
-  }
-  RandomMatrix(const RandomMatrix&) = delete;
-  RandomMatrix& operator=(const RandomMatrix&) = delete;
-  ~RandomMatrix() { cudaFree(memory_); }
-  void* get() const { return memory_; }
-
- private:
-  void* memory_ = nullptr;
-};
 
 class LargeProduct {
  public:

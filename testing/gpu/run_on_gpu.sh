@@ -7,7 +7,7 @@
 # The groups, in this order if none is named:
 #   tests        all tests of the device on the GPU, and 100 repeats of some steps
 #   benchmarks   steps a second, with sums in one order and in any, and with the next step's values ahead,
-#                large products, convolutions beside cuDNN's, how much of pushes and pulls is hidden
+#                large products and those of a step, convolutions beside cuDNN's, how much of pushes and pulls is hidden
 #   peers        the same models in PyTorch
 #   sanitizers   compute-sanitizer's memcheck, racecheck and synccheck over the kernels' tests,
 #                memcheck over those of models, and initcheck over a few steps of a model
@@ -173,6 +173,7 @@ run_benchmarks() {
   [[ -z $emulated ]] || small=(--images=1 --rounds=1 --times=1 --first_alone)
   part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
   [[ -n $emulated ]] || part products 240 "${ours[@]}" "$here/product_benchmark"
+  [[ -n $emulated ]] || part step_products 120 "${ours[@]}" "$here/step_product_benchmark"
   [[ -n $emulated ]] || part cudnn_convolutions 400 "${ours[@]}" "$here/cudnn_benchmark"
   for precision in FLOAT32 BFLOAT16; do  # The one computes longer than it copies, the other less.
     [[ -n $emulated ]] || part "hidden_$precision" 360 "${ours[@]}" python3 "$here/gpu_overlap.py" \

@@ -232,7 +232,9 @@ bool ProductPlanner::WantsOneOrder(const ProductShape& shape) const {
 ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
   for (const Epilogue& epilogue : EpiloguesFor(shape, /*with_relu=*/tries)) {
     ProductPlan plan = MakePlan(shape, epilogue);
-    if (!ChooseAlgorithm(shape, &plan)) continue;
+    const std::vector<SuggestedAlgorithm> suggested = Suggested(shape, plan);
+    if (suggested.empty()) continue;
+    plan.algorithm = suggested.front().algorithm;
     if (!epilogue.relu || KeepsNan(shape, plan)) return plan;
   }
   throw Error(Error::kOther, "cublasLtMatmulAlgoGetHeuristic of " + Describe(shape) + " in " +
@@ -240,22 +242,23 @@ ProductPlan ProductPlanner::Plan(const ProductShape& shape, bool tries) const {
                                  (WantsOneOrder(shape) ? " whose sums have one order" : ""));
 }
 
-bool ProductPlanner::ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const {
+std::vector<SuggestedAlgorithm> ProductPlanner::Suggested(const ProductShape& shape,
+                                                          const ProductPlan& plan) const {
   const bool one_order = WantsOneOrder(shape);
   cublasLtMatmulHeuristicResult_t results[kMostHeuristics] = {};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      lt_.get(), plan->product.get(), plan->b.get(), plan->a.get(), plan->c.get(), plan->c.get(),
+      lt_.get(), plan.product.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(),
       (one_order ? one_order_ : any_order_).get(), kMostHeuristics, results, &count);
-  if (IsRefusal(status, plan->epilogue)) return false;
+  std::vector<SuggestedAlgorithm> suggested;
+  if (IsRefusal(status, plan.epilogue)) return suggested;
   CheckBlas(status, ("cublasLtMatmulAlgoGetHeuristic of " + Describe(shape)).c_str());
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
     if (one_order && !HasOneOrder(results[i].algo)) continue;
-    plan->algorithm = results[i].algo;
-    return true;
+    suggested.push_back({results[i].algo});
   }
-  return false;
+  return suggested;
 }
 
 bool ProductPlanner::KeepsNan(const ProductShape& shape, const ProductPlan& plan) const {

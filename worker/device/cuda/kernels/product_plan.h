@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "worker/device/cuda/kernels/cublas_lt.h"
 #include "worker/device/cuda/kernels/products.h"
@@ -62,6 +63,12 @@ struct ProductPlan {
   Epilogue epilogue;
 };
 
+// One that cuBLASLt suggests. A vector of its own type, which has no name, nvcc 13.0 cannot
+// compile.
+struct SuggestedAlgorithm {
+  cublasLtMatmulAlgo_t algorithm = {};
+};
+
 // Used by one thread at a time.
 class ProductPlanner {
  public:
@@ -73,6 +80,11 @@ class ProductPlanner {
   // must stay NaN, so that a loss that is not a number is seen.
   ProductPlan Plan(const ProductShape& shape, bool tries) const;
 
+  // The algorithms that cuBLASLt suggests and that may serve, best first as it thinks: Plan takes
+  // the first. None: it has none.
+  std::vector<SuggestedAlgorithm> Suggested(const ProductShape& shape,
+                                            const ProductPlan& plan) const;
+
   // Enqueues c = a b and the plan's epilogue. a and b are of bfloat16 where HasNarrowFactors, bias
   // and c where the result is narrow. `bias` may be null where the epilogue has none.
   void Enqueue(const ProductPlan& plan, const void* a, const void* b, const void* bias, void* c,
@@ -80,8 +92,6 @@ class ProductPlanner {
 
  private:
   bool WantsOneOrder(const ProductShape& shape) const;
-  // False: there is none.
-  bool ChooseAlgorithm(const ProductShape& shape, ProductPlan* plan) const;
   bool KeepsNan(const ProductShape& shape, const ProductPlan& plan) const;
 
   const cudaStream_t stream_;
