@@ -25,20 +25,25 @@ class LogCheckTest : public ::testing::Test {
     std::filesystem::create_directories(path_);
   }
 
-  // A database of `records` records, of up to 40,000 bytes, some of which blocks divide.
+  // What a kill leaves of a database of `records` records, of up to 40,000 bytes, some of which
+  // blocks divide: all of them are in its log.
   void Write(int records) {
-    auto database = RocksDatabase::Open(path_);
+    const std::string alive = path_ + "/alive";
+    std::filesystem::create_directories(alive);
+    auto database = RocksDatabase::Open(alive);
     ASSERT_TRUE(database.ok()) << database.status();
     for (int i = 0; i < records; ++i) {
       const std::string value(i * 7919 % 40'000, static_cast<char>('a' + i % 26));
-      ASSERT_TRUE(
-          (*database) -.Write({.put = {{absl::StrCat("key", i), value}}, .remove = {}}).ok());
+      RocksDatabase::Changes changes;
+      changes.put.emplace_back(absl::StrCat("key", i), value);
+      ASSERT_TRUE((*database)->Write(changes).ok());
     }
+    std::filesystem::copy(alive, killed_, std::filesystem::copy_options::recursive);
   }
 
   // Of the only log that is not empty.
   std::string LogPath() const {
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(killed_)) {
       if (entry.path().extension() == ".log" && entry.file_size() > 0) return entry.path();
     }
     return "";
@@ -54,10 +59,11 @@ class LogCheckTest : public ::testing::Test {
   }
 
   absl::Status OpenStatus(DamagedLogs damaged_logs = DamagedLogs::kRefused) {
-    return RocksDatabase::Open(path_, {.damaged_logs = damaged_logs}).status();
+    return RocksDatabase::Open(killed_, {.damaged_logs = damaged_logs}).status();
   }
 
   const std::string path_;
+  const std::string killed_ = path_ + "/killed";
 };
 
 TEST_F(LogCheckTest, WholeLogsHaveNoDamage) {
@@ -72,7 +78,7 @@ TEST_F(LogCheckTest, WholeLogsHaveNoDamage) {
 TEST_F(LogCheckTest, LogsThatEndInTheMidstOfARecordHaveNone) {
   Write(12);
   const std::string log = Log();
-  for (size_t end = 0; end < log.size(); end += 97) {
+  for (size_t end = 0; end < log.size(); end += 997) {
     ASSERT_FALSE(FindDamageInLog(absl::string_view(log).substr(0, end)).has_value()) << end;
     const std::string zeros(log.size() - end, '\0');
     ASSERT_FALSE(FindDamageInLog(log.substr(0, end) + zeros).has_value()) << end;
