@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/status_macros.h"
 #include "common/crc32c.h"
+#include "common/status_macros.h"
 #include "worker/input/memory_budget.h"
 
 namespace millrace::worker {

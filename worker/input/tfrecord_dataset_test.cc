@@ -9,11 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/crc32c.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "protos/example.pb.h"
-#include "common/crc32c.h"
 #include "worker/input/input_test_util.h"
 
 namespace millrace::worker {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/status_macros.h"
 #include "common/crc32c.h"
+#include "common/status_macros.h"
 
 namespace millrace::worker {
 namespace {
