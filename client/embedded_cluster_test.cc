@@ -14,6 +14,7 @@
 #include "client/testing/small_job.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/job_spec.h"
+#include "common/job_state.h"
 #include "coordinator/journal/journal.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

@@ -20,6 +20,19 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
+// While the coordinator is stopped.
+std::string CopyJournal(const FakeCluster& cluster) {
+  const std::string copy = cluster.data_dir() + "_copy";
+  std::filesystem::remove_all(copy);
+  std::filesystem::copy(cluster.data_dir(), copy, std::filesystem::copy_options::recursive);
+  return copy;
+}
+
+void PutJournalBack(const std::string& copy, const FakeCluster& cluster) {
+  std::filesystem::remove_all(cluster.data_dir());
+  std::filesystem::rename(copy, cluster.data_dir());
+}
+
 // The answer was brought to what had trained the job, which was gone: the coordinator crashed.
 TEST(EndedJobsTest, JobIsCancelledWhileItsShardsAreAskedHowTheyAre) {
   Gate gate;
@@ -36,18 +49,19 @@ TEST(EndedJobsTest, JobIsCancelledWhileItsShardsAreAskedHowTheyAre) {
   gate.Open();
 }
 
-// Its shards took no step any more: the job was attached again and again, without end.
-TEST(EndedJobsTest, JobThatHasEndedAfterTheJournalWasCopiedFailsAndSaysWhy) {
+// Their shards took no step any more: the one that ran was attached again and again, without end.
+TEST(EndedJobsTest, JobsThatHaveEndedAfterTheJournalWasCopiedFailAndSayWhy) {
   Gate gate;
-  FakeCluster cluster(1);
+  CoordinatorOptions options;
+  options.max_running_jobs = 1;
+  FakeCluster cluster(1, options);
   cluster.StartPs();
   FakeWorker& worker = cluster.AddWorker(WaitingAt(3, &gate));
-  const std::string job = cluster.Submit(PlainJob(20)).value();
+  const std::string running = cluster.Submit(PlainJob(20), "running").value();
   gate.AwaitSomebody();
+  const std::string pending = cluster.Submit(PlainJob(20), "pending").value();
   cluster.StopCoordinator();
-  const std::string copy = cluster.data_dir() + "_copy";
-  std::filesystem::remove_all(copy);
-  std::filesystem::copy(cluster.data_dir(), copy, std::filesystem::copy_options::recursive);
+  const std::string copy = CopyJournal(cluster);
   const auto start = [&] {
     cluster.StartCoordinator();
     cluster.ps(0).Join(cluster.address());
@@ -55,20 +69,51 @@ TEST(EndedJobsTest, JobThatHasEndedAfterTheJournalWasCopiedFailsAndSaysWhy) {
   };
   gate.Open();
   start();
+  for (const std::string& job : {running, pending}) {
+    EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+    cluster.ps(0).AwaitRetired(job);
+  }
+
+  cluster.StopCoordinator();
+  PutJournalBack(copy, cluster);
+  start();
+  for (const std::string& job : {running, pending}) {
+    const JobStatus end = cluster.AwaitEnd(job);
+    EXPECT_EQ(end.state(), FAILED);
+    EXPECT_THAT(end.message(),
+                AllOf(HasSubstr("shard 0 on ps-0 says that the job has ended, which the "
+                                "coordinator's journal does not know"),
+                      HasSubstr("are as they were at its end, and can be exported")));
+    EXPECT_TRUE(cluster.Variables(job).ok()) << job;
+    EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1)) << job;
+  }
+}
+
+// What was made again since the copy must not be made once more, from an older checkpoint, beside
+// what is as it was at the end.
+TEST(EndedJobsTest, ShardsOfAJobThatHasEndedAreNotMadeAgainWhereTheJournalIsOlder) {
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  cluster.StopCoordinator();
+  const std::string copy = CopyJournal(cluster);
+  cluster.ps(1).Kill();
+  gate.Open();
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.AddWorker();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   cluster.ps(0).AwaitRetired(job);
 
   cluster.StopCoordinator();
-  std::filesystem::remove_all(cluster.data_dir());
-  std::filesystem::rename(copy, cluster.data_dir());
-  start();
+  PutJournalBack(copy, cluster);
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.ps(1).Start(cluster.address());
   const JobStatus end = cluster.AwaitEnd(job);
   EXPECT_EQ(end.state(), FAILED);
-  EXPECT_THAT(end.message(), AllOf(HasSubstr("shard 0 on ps-0 says that the job has ended with 20 "
-                                             "of 20 steps, which the coordinator's journal does "
-                                             "not know"),
-                                   HasSubstr("can be exported")));
-  EXPECT_TRUE(cluster.Variables(job).ok());
+  EXPECT_THAT(end.message(), HasSubstr("says that the job has ended"));
+  EXPECT_THAT(RemakesOf(cluster, job), IsEmpty());
 }
 
 TEST(EndedJobsTest, CancelledJobEndsAndStaysReadable) {

@@ -27,8 +27,9 @@ absl::StatusOr<ExitCode> RunStatus(const CommandContext& context) {
   if (context.flags.json) {
     out << JobJson(status, explanation ? &*explanation : nullptr) << std::flush;
   } else {
-    out << JobText(status, absl::LocalTimeZone(), absl::Now())
-        << (explanation ? DevicesText(*explanation) : "") << std::flush;
+    const std::string devices = explanation ? DevicesText(*explanation) : "";
+    out << JobText(status, absl::LocalTimeZone(), absl::Now()) << (devices.empty() ? "" : "\n")
+        << devices << std::flush;
   }
   return ExitCode::kSucceeded;
 }

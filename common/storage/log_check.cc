@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/crc32c.h"
@@ -19,10 +19,14 @@
 namespace millrace {
 namespace {
 
+constexpr char kDamagedLog[] = "millrace.damaged_log";
 constexpr size_t kBlockBytes = 32 << 10;
 constexpr size_t kTypeAt = 6;  // After the CRC and the length.
 constexpr size_t kHeaderBytes = 7;
-constexpr unsigned char kLastType = 4;  // Full, first, middle and last; 0: what was only reserved.
+// A whole record, and the first part of one that blocks divide.
+constexpr unsigned char kFull = 1;
+constexpr unsigned char kFirst = 2;
+constexpr unsigned char kLastType = 4;  // Middle and last parts; 0: what was only reserved.
 
 size_t LeftOfBlock(size_t offset) { return kBlockBytes - offset % kBlockBytes; }
 
@@ -36,6 +40,13 @@ size_t RecordBytes(absl::string_view log, size_t offset) {
   if (byte(kTypeAt) == 0 || byte(kTypeAt) > kLastType || kHeaderBytes + length > left) return 0;
   const absl::string_view bytes = log.substr(offset + kTypeAt, 1 + length);
   return MatchesMaskedCrc32c(bytes, header.substr(0, kCrcBytes)) ? kHeaderBytes + length : 0;
+}
+
+// Not so a later part: it may be of the write that a crash cut short, whose pages reach the disk in
+// any order.
+bool BeginsRecord(absl::string_view log, size_t offset) {
+  const unsigned char type = log[offset + kTypeAt];
+  return type == kFull || type == kFirst;
 }
 
 bool IsLog(const std::string& name) {
@@ -56,10 +67,12 @@ absl::optional<uint64_t> FindDamageInLog(absl::string_view log) {
     offset += bytes;
   }
   for (size_t behind = offset + 1; behind < log.size(); ++behind) {
-    if (RecordBytes(log, behind) > 0) return offset;
+    if (RecordBytes(log, behind) > 0 && BeginsRecord(log, behind)) return offset;
   }
   return absl::nullopt;
 }
+
+bool IsDamagedLog(const absl::Status& status) { return status.GetPayload(kDamagedLog).has_value(); }
 
 absl::Status CheckLogs(rocksdb::Env* env, const std::string& directory) {
   std::vector<std::string> names;
@@ -74,8 +87,11 @@ absl::Status CheckLogs(rocksdb::Env* env, const std::string& directory) {
     MILLRACE_RETURN_IF_ERROR(
         FromRocks(rocksdb::ReadFileToString(env, path, &log), absl::StrCat("cannot read ", path)));
     if (const auto damage = FindDamageInLog(log)) {
-      return absl::DataLossError(absl::StrCat(path, " is damaged at byte ", *damage,
-                                              ", and what was written after that cannot be read"));
+      absl::Status status =
+          absl::DataLossError(absl::StrCat(path, " is damaged at byte ", *damage,
+                                           ", and what was written after that cannot be read"));
+      status.SetPayload(kDamagedLog, absl::Cord(path));
+      return status;
     }
   }
   return absl::OkStatus();

@@ -85,6 +85,16 @@ TEST_F(LogCheckTest, LogsThatEndInTheMidstOfARecordHaveNone) {
   }
 }
 
+// A power cut in the midst of the write of a large record: the disk has its later pages only.
+TEST_F(LogCheckTest, LastRecordWhoseFirstPagesAreMissingIsNoDamage) {
+  Write(6);
+  std::string log = Log();
+  const size_t begin = log.find(std::string(1000, 'f'));  // The last one: 39,595 bytes.
+  ASSERT_NE(begin, std::string::npos);
+  log.replace(begin - 12, 4096, std::string(4096, '\0'));
+  EXPECT_FALSE(FindDamageInLog(log).has_value());
+}
+
 // All that was journaled after a flipped bit was dropped: jobs that ran, and jobs that had ended.
 TEST_F(LogCheckTest, FlippedBitBeforeOtherRecordsIsFound) {
   Write(12);

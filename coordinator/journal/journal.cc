@@ -4,9 +4,9 @@
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
 // would miss some. Their count is written with each event, which is cheap because it is not synced:
-// the write is in the kernel's hands, and only a crash of the machine, or a disk
-// that is full, can lose it. How many steps
-// were done then is written with it: what was told of progress is known in the next life.
+// the write is in the kernel's hands, and only a crash of the machine, or a disk that is full, can
+// lose it. How many steps were done then is written with it: what was told of progress is known in
+// the next life.
 #include "coordinator/journal/journal.h"
 
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/storage/log_check.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -71,11 +72,14 @@ absl::Status Named(const std::string& directory, const absl::Status& status) {
 }
 
 absl::Status Damaged(const std::string& directory, const absl::Status& status) {
+  const std::string what =
+      absl::StrCat("--data_dir ", directory, ": ", std::string(status.message()),
+                   "; put back a whole copy of the directory");
+  if (!IsDamagedLog(status)) return absl::DataLossError(what);
   return absl::DataLossError(absl::StrCat(
-      "--data_dir ", directory, ": ", std::string(status.message()),
-      "; put back a whole copy of the directory; or start the coordinator once with "
-      "--cut_damaged_journal, which goes on with what precedes damage in a log: jobs that were "
-      "taken after that are unknown then, and those that have ended since fail"));
+      what, "; or start the coordinator once with --cut_damaged_journal, which goes on with what ",
+      "precedes the damage: jobs that were taken after that are unknown then, and those that have ",
+      "ended since fail"));
 }
 
 }  // namespace

@@ -12,13 +12,13 @@
 #include "absl/strings/str_join.h"
 #include "common/job_spec.h"
 #include "common/proto_duration.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/job/shard_placement.h"
 #include "coordinator/run/job_beginning.h"
 #include "coordinator/shards/attach_decision.h"
-#include "coordinator/shards/merge_progress.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -120,6 +120,11 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
   const bool is_new = job_->state() == PENDING;
   for (;;) {
     const std::string missing = shards.Locate();
+    // Before anything is made, dropped or moved.
+    if (const auto there = shards.GetThoseThere(); there.ok()) {
+      MILLRACE_RETURN_IF_ERROR(CheckNotEnded(shards, *there));
+    }
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
     if (is_new && shards.only_directories_are_lost()) {
       MILLRACE_ASSIGN_OR_RETURN(const bool displaced,
                                 unmaker_.Displace(shards, job_->record().restored_from()));
@@ -235,20 +240,25 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
 }
 
 // A shard is retired when the job's end is in the journal, and takes no step after that.
-absl::Status Attacher::CheckNotEnded(const ShardGroup& shards, const Statuses& statuses) const {
-  for (const ShardStatus& shard : statuses) {
-    if (!shard.retired()) continue;
-    const auto progress = MergeProgress(statuses);
-    const std::string steps = progress.ok() ? absl::StrCat(" with ", progress->done.size(), " of ",
-                                                           job_->record().total_steps(), " steps")
-                                            : "";
-    return absl::FailedPreconditionError(
-        absl::StrCat(shards.NameOf(shard.shard()), " says that the job has ended", steps,
-                     ", which the coordinator's journal does not know: it is an older copy, or was "
-                     "cut short; the "
-                     "job's variables are as they were at its end, and can be exported"));
+absl::Status Attacher::CheckNotEnded(const ShardGroup& shards, const Statuses& statuses) {
+  const auto is_retired = [](const ShardStatus& shard) { return shard.retired(); };
+  const auto retired = std::find_if(statuses.begin(), statuses.end(), is_retired);
+  if (retired == statuses.end()) return absl::OkStatus();
+  // Shards of a job that has not started are dropped at its end.
+  if (!job_->record().has_started()) {
+    MILLRACE_RETURN_IF_ERROR(reporter_->Journal([this](JobRecord& record) {
+      *record.mutable_started() = ToTimestamp(environment_.clock->Now());
+    }));
   }
-  return absl::OkStatus();
+  const bool are_all = statuses.size() == shards.placements().size() &&
+                       std::all_of(statuses.begin(), statuses.end(), is_retired);
+  return absl::FailedPreconditionError(absl::StrCat(
+      shards.NameOf(retired->shard()), " says that the job has ended, which the coordinator's ",
+      "journal does not know: it is an older copy, or was cut short; ",
+      are_all
+          ? "the job's variables are as they were at its end, and can be exported"
+          : "others of its shards are not as they were at its end, or not where they were: take "
+            "its variables from a checkpoint"));
 }
 
 // What is to be made again goes first. False: that cannot be done now; `remade`: shards have other

@@ -80,8 +80,9 @@ class Attacher {
   absl::StatusOr<bool> MayGoBack(ShardGroup& shards, const AttachDecision& decision);
   absl::StatusOr<bool> DropFirst(ShardGroup& shards, bool* remade);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
-  // FAILED_PRECONDITION: the job has ended, and the journal has lost that.
-  absl::Status CheckNotEnded(const ShardGroup& shards, const Statuses& statuses) const;
+  // FAILED_PRECONDITION: the job has ended, and the journal has lost that. `statuses`: of the
+  // shards that are there.
+  absl::Status CheckNotEnded(const ShardGroup& shards, const Statuses& statuses);
   absl::StatusOr<Statuses> Bring(ShardGroup& shards, bool is_new);
   std::string DescribeMaking(const ShardGroup& shards, const std::vector<uint32_t>& unmade) const;
   absl::StatusOr<absl::optional<bool>> BeginWithAnother(ShardGroup& shards,

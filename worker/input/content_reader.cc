@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -20,17 +21,22 @@ constexpr size_t kMostOutput = size_t{1} << 30;  // zlib counts in unsigned int.
 constexpr int kGzipWindow = MAX_WBITS + 16;
 
 bool BeginsAsGzip(int descriptor) {
-  unsigned char first[2] = {};
+  constexpr unsigned char kMagic[] = {0x1f, 0x8b, Z_DEFLATED};
+  unsigned char first[sizeof(kMagic)] = {};
   const off_t here = lseek(descriptor, 0, SEEK_CUR);
-  return pread(descriptor, first, sizeof(first), here) == sizeof(first) && first[0] == 0x1f &&
-         first[1] == 0x8b;
+  return pread(descriptor, first, sizeof(first), here) == sizeof(first) &&
+         std::memcmp(first, kMagic, sizeof(kMagic)) == 0;
 }
 
 }  // namespace
 
+// The buffer is not filled with zeros: a picture needs a few of its pages.
 ContentReader::ContentReader(int descriptor)
-    : descriptor_(descriptor), compressed_(BeginsAsGzip(descriptor)), input_(kBufferBytes) {
-  if (compressed_) CHECK_EQ(inflateInit2(&stream_, kGzipWindow), Z_OK) << "no memory for zlib";
+    : descriptor_(descriptor),
+      compressed_(BeginsAsGzip(descriptor)),
+      input_(new unsigned char[kBufferBytes]) {
+  // The only failure of these arguments.
+  if (compressed_ && inflateInit2(&stream_, kGzipWindow) != Z_OK) throw std::bad_alloc();
 }
 
 ContentReader::~ContentReader() {
@@ -41,14 +47,18 @@ ContentReader::Got ContentReader::Read(absl::Span<char> buffer) {
   return compressed_ ? ReadGzip(buffer) : ReadPlain(buffer);
 }
 
+absl::StatusOr<size_t> ContentReader::ReadSome(void* buffer, size_t bytes) {
+  for (;;) {
+    const ssize_t got = read(descriptor_, buffer, bytes);
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EINTR) return absl::UnavailableError(std::strerror(errno));
+  }
+}
+
 absl::Status ContentReader::Fill() {
   if (stream_.avail_in > 0) return absl::OkStatus();
-  ssize_t got = 0;
-  do {
-    got = read(descriptor_, input_.data(), input_.size());
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return absl::UnavailableError(std::strerror(errno));
-  stream_.next_in = input_.data();
+  MILLRACE_ASSIGN_OR_RETURN(const size_t got, ReadSome(input_.get(), kBufferBytes));
+  stream_.next_in = input_.get();
   stream_.avail_in = static_cast<unsigned>(got);
   return absl::OkStatus();
 }
@@ -56,9 +66,17 @@ absl::Status ContentReader::Fill() {
 ContentReader::Got ContentReader::ReadPlain(absl::Span<char> buffer) {
   Got got;
   while (got.bytes < buffer.size()) {
+    const size_t left = buffer.size() - got.bytes;
+    if (stream_.avail_in == 0 && left >= kBufferBytes) {
+      const absl::StatusOr<size_t> some = ReadSome(buffer.data() + got.bytes, left);
+      got.status = some.status();
+      if (!some.ok() || *some == 0) break;
+      got.bytes += *some;
+      continue;
+    }
     got.status = Fill();
     if (!got.status.ok() || stream_.avail_in == 0) break;
-    const size_t part = std::min<size_t>(buffer.size() - got.bytes, stream_.avail_in);
+    const size_t part = std::min<size_t>(left, stream_.avail_in);
     std::memcpy(buffer.data() + got.bytes, stream_.next_in, part);
     stream_.next_in += part;
     stream_.avail_in -= static_cast<unsigned>(part);

@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include <cstddef>
-#include <vector>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,13 +40,15 @@ class ContentReader {
   Got ReadGzip(absl::Span<char> buffer);
   // Takes the next bytes of the file in, if none are left; none are left then: the file has ended.
   absl::Status Fill();
+  // What `read` has to give, 0 bytes at the end.
+  absl::StatusOr<size_t> ReadSome(void* buffer, size_t bytes);
   // Passes what may stand between two members. False: the file has ended.
   absl::StatusOr<bool> BeginNextMember();
 
   const int descriptor_;
   bool compressed_ = false;
   bool in_member_ = true;
-  std::vector<unsigned char> input_;
+  const std::unique_ptr<unsigned char[]> input_;
   z_stream stream_ = {};  // next_in and avail_in are what is left of input_, compressed or not.
 };
 

@@ -11,8 +11,6 @@
 #include "worker/training/job_numerics.h"
 
 namespace millrace::worker {
-namespace {}  // namespace
-
 uint64_t DataFingerprint(const PreparedJob& job) {
   std::vector<uint64_t> sets = {job.train->fingerprint()};
   if (job.evaluate != nullptr) sets.push_back(job.evaluate->fingerprint());

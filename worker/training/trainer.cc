@@ -76,16 +76,17 @@ void Trainer::Plan(const PlanJob& request) {
     MutexLock lock(&mutex_);
     is_full = planning_.size() >= kMostPlans && !planning_.contains(key);
     if (!is_full) {
-      std::vector<uint64_t>& requests = planning_[key];
-      requests.push_back(request.request_id());
-      if (requests.size() > 1) return;  // One answer is for all of them.
+      const auto [planning, is_first] = planning_.try_emplace(key);
+      planning->second.push_back(request.request_id());
+      if (!is_first) return;  // One answer is for all of them.
     }
   }
   if (is_full) {
     send_(PlannedMessage(request.request_id(),
                          absl::UnavailableError(absl::StrCat(
-                             "it has not yet opened the data of ", kMostPlans,
-                             " other jobs; see whether the file systems of their data answer"))));
+                             "it has not opened the data of ", kMostPlans,
+                             " other jobs yet; if that lasts, see whether the file systems of ",
+                             "their data answer"))));
     return;
   }
   background_.Add([this, key, spec = request.spec()] { PlanNow(key, spec); });
@@ -229,6 +230,8 @@ void Trainer::DropWork() {
   std::vector<std::shared_ptr<StepLoop>> loops;
   {
     MutexLock lock(&mutex_);
+    // Another life of the coordinator counts its requests from 1 again.
+    for (auto& [key, requests] : planning_) requests.clear();
     for (auto& [id, job] : jobs_) {
       job.confirmed = false;
       loops.push_back(job.loop);

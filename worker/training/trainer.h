@@ -46,8 +46,8 @@ class Trainer {
   // What it does now in its jobs, for people.
   std::vector<Activity> Activities() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Leases and evaluations are void: a new session begins. A job that is not routed in it within a
-  // minute is forgotten. Does not block.
+  // Leases, evaluations and requests for plans are void: a new session begins. A job that is not
+  // routed in it within a minute is forgotten. Does not block.
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Finishes the steps under way (pulls are called off at once, pushes when they take long), gives

@@ -86,6 +86,25 @@ TEST_F(TrainerTest, DataThatDoesNotOpenDoesNotHoldUpThePlansOfOtherJobs) {
   trainer_.reset();  // Before the clock.
 }
 
+// The plan of the one job was taken for that of another, whose request had its number.
+TEST_F(TrainerTest, PlansThatACoordinatorAskedForInItsLifeBeforeAreNotAnswered) {
+  std::promise<void> answers;
+  std::shared_future<void> answer = answers.get_future().share();
+  world_.on_open = [&](const std::string& /*field*/) {
+    world_.log.Add("hangs");
+    answer.wait_for(std::chrono::minutes(1));
+    return absl::OkStatus();
+  };
+  Start();
+  trainer_->Handle(PlanMessage(1, FakeJob()));
+  world_.log.Await("hangs");
+  trainer_->DropWork();
+  trainer_->Handle(PlanMessage(2, FakeJob()));
+  answers.set_value();
+  EXPECT_EQ(said_.Next().plan_result().request_id(), 2);
+  EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
+}
+
 TEST_F(TrainerTest, PlansOfTooManyJobsAreLeftToOtherWorkers) {
   std::promise<void> answers;
   std::shared_future<void> answer = answers.get_future().share();
@@ -102,7 +121,7 @@ TEST_F(TrainerTest, PlansOfTooManyJobsAreLeftToOtherWorkers) {
   const PlanResult refused = said_.Next().plan_result();
   EXPECT_EQ(refused.request_id(), 17);
   EXPECT_EQ(refused.code(), Code(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(refused.message(), HasSubstr("has not yet opened the data of 16 other jobs"));
+  EXPECT_THAT(refused.message(), HasSubstr("has not opened the data of 16 other jobs yet"));
   answers.set_value();
   EXPECT_EQ(said_.Next().plan_result().code(), 0);
 }

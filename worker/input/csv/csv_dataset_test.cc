@@ -212,7 +212,7 @@ TEST_F(CsvDatasetTest, WeightsComeFromAColumn) {
   EXPECT_THAT(ReadExamples(*Open(columns + "weight: 'y'").value(), {2, 0}).weights,
               ElementsAre(2, 1));
   EXPECT_THAT(ErrorOf(columns + "weight: 'score'"),
-              HasSubstr("people.csv:3:11: column 'score': '-2'; a weight must be a finite number"));
+              HasSubstr("people.csv:3:11: column 'score': '-2'; a weight must be a number from 0 on"));
 }
 
 TEST_F(CsvDatasetTest, FilesAreOneSetAndMayOrderTheirColumnsDifferently) {
