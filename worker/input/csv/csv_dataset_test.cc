@@ -211,8 +211,9 @@ TEST_F(CsvDatasetTest, WeightsComeFromAColumn) {
   EXPECT_TRUE(ReadAllExamples(*Open(columns).value()).weights.empty());
   EXPECT_THAT(ReadExamples(*Open(columns + "weight: 'y'").value(), {2, 0}).weights,
               ElementsAre(2, 1));
-  EXPECT_THAT(ErrorOf(columns + "weight: 'score'"),
-              HasSubstr("people.csv:3:11: column 'score': '-2'; a weight must be a number from 0 on"));
+  EXPECT_THAT(
+      ErrorOf(columns + "weight: 'score'"),
+      HasSubstr("people.csv:3:11: column 'score': '-2'; a weight must be a number from 0 on"));
 }
 
 TEST_F(CsvDatasetTest, FilesAreOneSetAndMayOrderTheirColumnsDifferently) {
