@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(
       path, options, rocksdb::NewCompositeEnv(MakeRetryable(options.file_system))));
   const absl::Status logs = CheckLogs(database->env_.get(), path);
   if (absl::IsDataLoss(logs) && options.damaged_logs == DamagedLogs::kCutShort) {
-    LOG(ERROR) << logs << "; it goes on with what was written before that";
+    LOG(ERROR) << std::string(logs.message()) << "; it goes on with what was written before that";
   } else {
     MILLRACE_RETURN_IF_ERROR(logs);
   }

@@ -103,6 +103,7 @@ TEST_F(TrainerTest, PlansThatACoordinatorAskedForInItsLifeBeforeAreNotAnswered) 
   answers.set_value();
   EXPECT_EQ(said_.Next().plan_result().request_id(), 2);
   EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
+  trainer_.reset();  // It uses `answer`.
 }
 
 TEST_F(TrainerTest, PlansOfTooManyJobsAreLeftToOtherWorkers) {
@@ -124,6 +125,7 @@ TEST_F(TrainerTest, PlansOfTooManyJobsAreLeftToOtherWorkers) {
   EXPECT_THAT(refused.message(), HasSubstr("has not opened the data of 16 other jobs yet"));
   answers.set_value();
   EXPECT_EQ(said_.Next().plan_result().code(), 0);
+  trainer_.reset();  // It goes on to use `answer`.
 }
 
 TEST_F(TrainerTest, JobThatWasPlannedIsNotOpenedAgain) {
