@@ -490,10 +490,10 @@ TEST(RemakeTest, AllShardsOfAServerThatServesNoneAreMadeElsewhere) {
 
 // Its disk is full, and may have room again: the shard has lost nothing.
 TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
+  std::atomic<int> asked{0};  // Before the cluster, which uses it to its end.
   StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(300)));
   auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
-  std::atomic<int> asked{0};
   cluster.ps(1).FlushAll();
   cluster.ps(1).Kill();
   cluster.ps(1).set_on_generation([&] {
