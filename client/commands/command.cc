@@ -48,16 +48,13 @@ void PrintError(const CommandContext& context, const absl::Status& error) {
   }
 }
 
-std::string ErrorLine(const absl::Status& error) {
-  return JsonLine({{"event", "error"},
-                   {"code", absl::StatusCodeToString(error.code())},
-                   {"message", std::string(error.message())}});
-}
-
 void ReportError(const CommandContext& context, const absl::Status& error) {
   PrintError(context, error);
   if (!context.flags.json) return;
-  *context.console.out << ErrorLine(error) << std::flush;
+  const nlohmann::ordered_json json = {{"event", "error"},
+                                       {"code", absl::StatusCodeToString(error.code())},
+                                       {"message", std::string(error.message())}};
+  *context.console.out << JsonLine(json) << std::flush;
 }
 
 }  // namespace millrace::client

@@ -41,10 +41,8 @@ Reading ReadingFor(const CommandContext& context, ProgressView* view = nullptr);
 // Writes "millrace: ..." to standard error.
 void PrintError(const CommandContext& context, const absl::Status& error);
 
-// The line of --json about an error: an object with "event": "error", "code" and "message".
-std::string ErrorLine(const absl::Status& error);
-
-// PrintError, and with --json ErrorLine to standard output.
+// PrintError, and with --json an object with "event": "error", "code"
+// and "message" to standard output.
 void ReportError(const CommandContext& context, const absl::Status& error);
 
 }  // namespace millrace::client

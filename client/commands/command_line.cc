@@ -1,15 +1,10 @@
 #include "client/commands/command_line.h"
 
-#include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/string_view.h"
-#include "client/commands/command.h"
 #include "client/commands/command_declaration.h"
 #include "common/flags.h"
 #include "common/printable.h"
@@ -62,16 +57,12 @@ int ComplainOfCommand(const std::string& given, const CLI::App& app, std::ostrea
   return 1;
 }
 
-// Only what follows "--" is no flag.
-bool AsksForJson(int argc, const char* const* argv) {
-  const char* const* const end = std::find(argv, argv + argc, absl::string_view("--"));
-  return std::find(argv, end, absl::string_view("--json")) != end;
-}
+}  // namespace
 
-CommandLine Parse(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& console) {
   CommandLine line;
   if (const absl::Status status = CheckNoEmptyFlag(argc, argv); !status.ok()) {
-    ComplainOfUsage(status.message(), err);
+    ComplainOfUsage(status.message(), *console.err);
     line.exit = ExitCode::kUsage;
     return line;
   }
@@ -86,24 +77,11 @@ CommandLine Parse(int argc, const char* const* argv, std::ostream& out, std::ost
   } catch (const CLI::ParseError& error) {
     const int unknown = UnknownCommand(argc, argv, app);
     const int code =
-        unknown > 0 ? ComplainOfCommand(argv[unknown],
-                                        unknown == 1 ? app : *app.get_subcommands().front(), err)
-                    : EndParsing(app, error, out, err);
+        unknown > 0
+            ? ComplainOfCommand(argv[unknown], unknown == 1 ? app : *app.get_subcommands().front(),
+                                *console.err)
+            : EndParsing(app, error, *console.out, *console.err);
     line.exit = code == 0 ? ExitCode::kSucceeded : ExitCode::kUsage;
-  }
-  return line;
-}
-
-}  // namespace
-
-CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& console) {
-  std::ostringstream complaint;
-  CommandLine line = Parse(argc, argv, *console.out, complaint);
-  *console.err << complaint.str() << std::flush;
-  if (line.exit == ExitCode::kUsage && AsksForJson(argc, argv)) {
-    const std::string text = complaint.str();
-    *console.out << ErrorLine(absl::InvalidArgumentError(absl::StripTrailingAsciiWhitespace(text)))
-                 << std::flush;
   }
   return line;
 }

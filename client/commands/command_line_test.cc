@@ -11,7 +11,6 @@
 namespace millrace::client {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -41,26 +40,6 @@ class CommandLineTest : public ::testing::Test {
   std::ostringstream err_;
   Console console_{&out_, &err_, false, [] { return 80; }};
 };
-
-TEST_F(CommandLineTest, ProgramsAreToldOfWrongUsageToo) {
-  EXPECT_TRUE(IsWrong({"train", "job.textproto", "--ps=0", "--json"}));
-  EXPECT_THAT(out_.str(), AllOf(HasSubstr("\"event\":\"error\",\"code\":\"INVALID_ARGUMENT\""),
-                                HasSubstr("--ps")));
-  EXPECT_THAT(err_.str(), HasSubstr("--ps"));
-  for (const std::vector<const char*>& wrong :
-       std::vector<std::vector<const char*>>{{"tarin", "--json"},
-                                             {"status", "--json"},
-                                             {"train", "job.textproto", "--data=", "--json"}}) {
-    out_.str("");
-    EXPECT_TRUE(IsWrong(wrong));
-    EXPECT_THAT(out_.str(), HasSubstr("\"event\":\"error\"")) << wrong[0];
-  }
-  out_.str("");
-  EXPECT_TRUE(IsWrong({"train", "job.textproto", "--ps=0"}));
-  EXPECT_EQ(out_.str(), "");
-  EXPECT_EQ(Parse({"train", "--help", "--json"}).exit, ExitCode::kSucceeded);
-  EXPECT_THAT(out_.str(), ::testing::Not(HasSubstr("\"event\"")));
-}
 
 TEST_F(CommandLineTest, TrainHasAnEmbeddedClusterByDefault) {
   const Flags flags = Flagged({"train", "job.textproto"});
