@@ -8,7 +8,7 @@
 //
 // --ahead, which gives no other figure: values and batch of the next step are there once the loss
 // is known, as in a job that pulls ahead from servers that are quick, and go to the device while
-// the last gradients leave.
+// the backward pass runs.
 //
 // Prints one line of JSON; gpus is how many this process could have. Without MILLRACE_TEST_GPU
 // --device=cuda is the emulated GPU, whose times say nothing. The peak that shares are given of,

@@ -5,14 +5,14 @@
     steps/s     of gpu_benchmark, whose sums have one order
     alone       the same without copies from and to the host, and without waits for each step
     any order   the same with --deterministic=false, as a share of that
-    ahead       gpu_benchmark --ahead: the next step's values and batch come while the last gradients leave
+    ahead       gpu_benchmark --ahead: the next step's values and batch come while the backward pass runs
     of product  the arithmetic of steps/s as a share of the fastest large product in that precision (product_benchmark), whichever of
                 its factors stand transposed; these have the precision's type before, so nothing is rounded meanwhile
     alone, of product  the same of the steps without copies: what our kernels make of the GPU
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
     alone       the same of both without copies, of the fastest of its modes then
-    ahead       likewise, of both where the next step's values come while the last gradients leave
+    ahead       likewise, of both where the next step's values come before the step's last gradient has left
 
 What was not measured is '-'.
 """

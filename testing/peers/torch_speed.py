@@ -9,7 +9,8 @@ precision, the last one on a GPU alone:
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
     ahead       the same, but the next step's values and batch come once the backward pass is done, while gradients go,
-                on streams of their own, as in gpu_benchmark --ahead. Unlike there, no gradient goes before the pass is
+                on streams of their own. In gpu_benchmark --ahead they come while the pass runs, and are copied once more on
+                the GPU; and gradients go while it runs. Here no gradient goes before the pass is
                 done; and the host of a captured step waits for the values, too, not for the gradients alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers are in

@@ -186,8 +186,7 @@ TEST_F(ArrivingModelTest, ValuesThatTheDeviceHasAreNotCopiedAgain) {
 
 // The host's memory is free then, the device's is not: dense layers' values count backwards, too.
 TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
-  ModelPlan plan = plan_;
-  plan.pulls_ahead = true;
+  const ModelPlan plan = PullingAhead(plan_);
   for (uint64_t order = 0; order < 16; ++order) {
     cuda_emulation::SetOrder(order);
     cuda_emulation::SetLateRecords(order >= 6);

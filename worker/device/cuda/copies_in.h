@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,62 +12,61 @@
 
 namespace millrace::worker {
 
-// Copies to one GPU, in the order of one stream. What arrives while a backward pass runs is held
-// back until the GPU has told that the pass has computed and no longer reads what the copies
-// overwrite; its last gradients may still be leaving. The stream could wait for an event in the
-// pass's graph instead. But not every driver is known to record it anew as soon as the graph is
-// launched, and a stream that took the record of the launch before would let values be overwritten
-// while they are read. Thread-safe; throws what a copy throws.
+// Copies to one GPU, in the order of one stream. While a pass may still read what they overwrite
+// they go ahead: to a second place on the GPU, from where all of them are moved once the pass is
+// done. So the link is at work while the GPU computes, and moving takes a small part of the time
+// that the link does. Thread-safe; throws what a copy throws.
 class CopiesIn {
  public:
   // Enqueues a copy of `bytes`, which does not block. Called by one thread at a time.
-  using Enqueue = std::function<void(void* device, const void* host, size_t bytes)>;
+  using Enqueue = std::function<void(void* to, const void* from, size_t bytes)>;
 
-  // `computed`: whether the pass that was launched last has computed; asked by any thread between
-  // Hold and Release.
-  CopiesIn(Enqueue enqueue, std::function<bool()> computed)
-      : enqueue_(std::move(enqueue)), computed_(std::move(computed)) {}
+  // From the host to the device, and within the device.
+  CopiesIn(Enqueue copy, Enqueue move) : copy_(std::move(copy)), move_(std::move(move)) {}
 
-  // A copy of `bytes`, after all that were added before. Does not block. What is held back is read
-  // when it runs. After an exception this copy is not added. Pieces are all of one allocation on
-  // either side: those that are held back one after the other, and are neighbours, become one copy.
-  void Add(void* device, const void* host, size_t bytes, bool is_piece = false)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What goes ahead and belongs to these `bytes` of the device comes to `ahead` first. It is pieces
+  // of a MemoryLayout, each of which goes ahead whole: what fills one up is moved along with it.
+  void AddPlace(void* device, size_t bytes, void* ahead) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A copy of `bytes`, after all that were added before. Does not block. After an exception this
+  // copy is not added.
+  void Add(void* device, const void* host, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Copies `bytes` from `from` to `host`, and adds the copy from there to the device, in pieces:
-  // what is held back goes as soon as the pass has computed, not when the last byte is on the host.
-  // Blocks as long as a memcpy. After an exception the pieces before are added.
+  // the first ones are on their way before the last byte is on the host. Blocks as long as a
+  // memcpy. After an exception the pieces before are added.
   void CopyAndAdd(const void* from, size_t bytes, void* host, void* device)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Copies are held back from now on.
-  void Hold() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether copies are held back that need not be: the pass has computed.
-  bool CanRelease() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Enqueues what is held back, and from now on what is added. REQUIRES: the pass has computed, or
-  // the stream waits for it. After an exception what was not enqueued is still held back.
-  void Release() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Copies go ahead from now on. REQUIRES: each that is added before the next MoveIn is within a
+  // place.
+  void GoAhead() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Moves what went ahead, and lets copies go straight from now on. REQUIRES: the stream waits for
+  // whatever reads what they overwrite. After an exception copies still go ahead.
+  void MoveIn() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Copy {
-    char* device;
-    const char* host;
+  struct Place {
     size_t bytes;
-    bool is_piece;
-
-    bool IsPieceBefore(const char* next_device, const char* next_host) const {
-      return is_piece && device + bytes == next_device && host + bytes == next_host;
-    }
+    char* ahead;
   };
-  void EnqueueHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // By where they begin on the device.
+  using Places = std::map<char*, Place>;
+  struct Range {
+    char* begin;
+    char* end;
+  };
+  Places::const_iterator PlaceOf(char* device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CopyAhead(Range to, const void* host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const Enqueue enqueue_;
-  const std::function<bool()> computed_;
+  const Enqueue copy_;
+  const Enqueue move_;
   // Guards what follows, and is held while copies are enqueued, so that they keep their order.
   // Taken after that of ArrivingValues.
   mutable Mutex mutex_;
-  bool holds_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Copy> held_ ABSL_GUARDED_BY(mutex_);
+  Places places_ ABSL_GUARDED_BY(mutex_);
+  bool goes_ahead_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Range> ahead_ ABSL_GUARDED_BY(mutex_);  // Of the device: what went ahead.
 };
 
 }  // namespace millrace::worker

@@ -6,10 +6,12 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/device/cuda/mirrored_memory.h"
 
 namespace millrace::worker {
 namespace {
@@ -19,78 +21,85 @@ using ::testing::IsEmpty;
 
 class CopiesInTest : public ::testing::Test {
  protected:
+  CopiesInTest() { copies_.AddPlace(device_.data(), device_.size(), ahead_.data()); }
+
   // Of `count` bytes from `first` on.
   void Add(size_t first, size_t count) {
     copies_.Add(device_.data() + first, host_.data() + first, count);
   }
 
-  void AddPiece(size_t first, size_t count) {
-    copies_.Add(device_.data() + first, host_.data() + first, count, /*is_piece=*/true);
+  CopiesIn::Enqueue Into(std::vector<std::string>* enqueued) {
+    return [this, enqueued](void* to, const void* from, size_t bytes) {
+      if (failing_ == static_cast<int>(enqueued->size())) throw std::runtime_error("fails");
+      std::memcpy(to, from, bytes);
+      enqueued->emplace_back(static_cast<const char*>(from), bytes);
+    };
   }
 
   std::string host_ = "values that go to a GPU";
   std::string device_ = std::string(host_.size(), ' ');
-  std::vector<std::string> enqueued_;  // In this order.
-  int failing_ = -1;                   // That many are enqueued, and then one fails.
-  std::atomic<bool> computed_ = false;
-  CopiesIn copies_{[this](void* device, const void* host, size_t bytes) {
-                     if (failing_ == static_cast<int>(enqueued_.size())) {
-                       throw std::runtime_error("fails");
-                     }
-                     std::memcpy(device, host, bytes);
-                     enqueued_.emplace_back(static_cast<const char*>(host), bytes);
-                   },
-                   [this] { return computed_.load(); }};
+  std::string ahead_ = std::string(host_.size(), '-');
+  std::vector<std::string> copied_, moved_;  // In this order.
+  int failing_ = -1;                         // That many are enqueued, and then one fails.
+  CopiesIn copies_{Into(&copied_), Into(&moved_)};
 };
 
-TEST_F(CopiesInTest, GoAtOnceWhereNothingRuns) {
+TEST_F(CopiesInTest, GoStraightWhereNothingRuns) {
   Add(0, 6);
   Add(7, 4);
-  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
-  EXPECT_FALSE(copies_.CanRelease());
+  EXPECT_THAT(copied_, ElementsAre("values", "that"));
+  EXPECT_EQ(device_, "values that            ");
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, IsEmpty());
 }
 
-TEST_F(CopiesInTest, AreHeldBackUntilThePassHasComputed) {
-  copies_.Hold();
+TEST_F(CopiesInTest, ComeToAnotherPlaceWhileAPassRunsAndAreMovedAfterIt) {
+  copies_.GoAhead();
   Add(0, 6);
-  EXPECT_FALSE(copies_.CanRelease());
-  EXPECT_THAT(enqueued_, IsEmpty());
-  computed_ = true;
-  EXPECT_TRUE(copies_.CanRelease());
-  copies_.Release();
-  EXPECT_FALSE(copies_.CanRelease());
-  EXPECT_THAT(enqueued_, ElementsAre("values"));
-  computed_ = false;  // Of the next pass, which holds nothing back yet.
+  EXPECT_THAT(copied_, ElementsAre("values"));
+  EXPECT_EQ(device_, "                       ");
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre("values"));
+  EXPECT_EQ(device_, "values                 ");
   Add(7, 4);
-  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+  EXPECT_EQ(device_, "values that            ");
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre("values"));
 }
 
-TEST_F(CopiesInTest, TheNextOneBringsThoseThatAreHeldBack) {
-  copies_.Hold();
+TEST_F(CopiesInTest, NeighboursAreMovedAtOnceInWhateverOrderTheyCame) {
+  copies_.GoAhead();
+  const std::vector<std::pair<size_t, size_t>> pieces = {{11, 3}, {0, 3}, {14, 9}, {3, 4}, {7, 4}};
+  for (const auto& [first, count] : pieces) Add(first, count);
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre(host_));
+}
+
+TEST_F(CopiesInTest, WhatCameTwiceIsMovedOnceAsItCameLast) {
+  copies_.GoAhead();
+  Add(0, 11);
+  host_.replace(0, 6, "VALUES");
   Add(0, 6);
-  computed_ = true;
-  Add(7, 4);
-  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+  Add(3, 2);
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre("VALUES that"));
 }
 
-TEST_F(CopiesInTest, AreReleasedWhateverThePassDoes) {
-  copies_.Hold();
-  Add(0, 6);
-  copies_.Release();
-  EXPECT_THAT(enqueued_, ElementsAre("values"));
-}
-
-TEST_F(CopiesInTest, NeighboursThatAreHeldBackAreOneCopyIfTheyArePieces) {
-  copies_.Hold();
-  AddPiece(0, 3);
-  AddPiece(3, 3);
-  AddPiece(11, 3);
-  AddPiece(6, 5);
-  Add(11, 3);
-  Add(14, 3);
-  AddPiece(17, 2);
-  copies_.Release();
-  EXPECT_THAT(enqueued_, ElementsAre("values", " go", " that", " go", " to", " a"));
+// Pieces of 100 bytes: neighbours of a layout, one that has another one before it, the last one,
+// and the first one of a place that follows.
+TEST_F(CopiesInTest, WhatFillsAPieceUpIsMovedAlongWithItAndNothingElseIs) {
+  std::string host(1536, 'h'), device(1536, ' '), first(1280, '1'), second(256, '2');
+  copies_.AddPlace(device.data(), first.size(), first.data());
+  copies_.AddPlace(device.data() + first.size(), second.size(), second.data());
+  copies_.GoAhead();
+  for (const size_t at : {1024, 1280, 256, 768, 0}) {
+    copies_.Add(device.data() + at, host.data() + at, 100);
+  }
+  copies_.MoveIn();
+  const std::string piece(100, 'h'), filling(156, '1'), none(256, ' ');
+  EXPECT_THAT(moved_, ElementsAre(piece + filling + piece, piece + filling + piece, piece));
+  EXPECT_EQ(device, moved_[0] + none.substr(100) + none + moved_[1] + none.substr(100) + piece +
+                        none.substr(100));
 }
 
 std::string Letters(size_t count) {
@@ -101,24 +110,18 @@ std::string Letters(size_t count) {
 
 constexpr size_t kPiece = size_t{1} << 20;
 
-// Once values waited until a whole batch had been copied on the host.
-TEST_F(CopiesInTest, WhatIsHeldBackGoesBetweenThePiecesOfALargeCopy) {
+TEST_F(CopiesInTest, ALargeCopyBeginsBeforeAllOfItIsOnTheHost) {
   const std::string from = Letters(2 * kPiece + 5);
   std::string host(from.size() + 1, ' '), device = host;
-  std::vector<size_t> sizes, on_host;  // Of each copy, and what stood on the host by then.
-  int asked = 0;
+  std::vector<size_t> on_host;  // When each copy began.
   CopiesIn copies(
       [&](void* to, const void* on_its_way, size_t bytes) {
         std::memcpy(to, on_its_way, bytes);
-        sizes.push_back(bytes);
         on_host.push_back(host.find(' '));
       },
-      [&] { return ++asked == 3; });  // When the second piece is added.
-  copies.Hold();
-  copies.Add(device_.data(), host_.data(), 6);
+      [](void*, const void*, size_t) {});
   copies.CopyAndAdd(from.data(), from.size(), host.data(), device.data());
-  EXPECT_THAT(sizes, ElementsAre(6, kPiece, kPiece, 5));
-  EXPECT_THAT(on_host, ElementsAre(2 * kPiece, 2 * kPiece, 2 * kPiece, from.size()));
+  EXPECT_THAT(on_host, ElementsAre(kPiece, 2 * kPiece, from.size()));
   EXPECT_EQ(device, from + ' ');
 }
 
@@ -132,46 +135,43 @@ TEST_F(CopiesInTest, ALargeCopyIsWhole) {
   }
 }
 
-// The newest that was told of counts, and comes last.
-TEST_F(CopiesInTest, WhatIsHeldBackIsReadWhenItGoes) {
-  copies_.Hold();
+TEST_F(CopiesInTest, WhatCouldNotBeMovedIsStillToBeMoved) {
+  copies_.GoAhead();
   Add(0, 6);
-  host_.replace(0, 6, "VALUES");
-  Add(0, 6);
-  copies_.Release();
-  EXPECT_THAT(enqueued_, ElementsAre("VALUES", "VALUES"));
-}
-
-TEST_F(CopiesInTest, WhatCouldNotBeEnqueuedIsStillHeldBack) {
-  copies_.Hold();
-  Add(0, 6);
-  Add(7, 4);
-  computed_ = true;
+  failing_ = 0;
+  EXPECT_THROW(copies_.MoveIn(), std::runtime_error);
   failing_ = 1;
-  EXPECT_THROW(copies_.Release(), std::runtime_error);
+  EXPECT_THROW(Add(7, 4), std::runtime_error);
   failing_ = -1;
-  EXPECT_TRUE(copies_.CanRelease());
-  copies_.Release();
-  EXPECT_THAT(enqueued_, ElementsAre("values", "that"));
+  Add(11, 3);
+  EXPECT_EQ(device_, "                       ");
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre("values----- go"));
 }
 
-TEST_F(CopiesInTest, ComeFromSeveralThreadsWhileAnotherHoldsAndReleases) {
+TEST_F(CopiesInTest, ComeFromSeveralThreadsWhileAnotherMovesThem) {
   constexpr size_t kThreads = 4;
+  constexpr size_t kOne = MemoryLayout::kAlignment;
+  const std::string host = Letters(64 * kOne);
+  std::string device(host.size(), ' '), ahead = device;
+  copies_.AddPlace(device.data(), device.size(), ahead.data());
   std::atomic<size_t> adding = kThreads;
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([this, t, &adding] {
-      for (size_t i = t; i < host_.size(); i += kThreads) Add(i, 1);
+    threads.emplace_back([&, t] {
+      for (size_t i = t * kOne; i < host.size(); i += kThreads * kOne) {
+        copies_.Add(device.data() + i, host.data() + i, kOne);
+      }
       --adding;
     });
   }
   while (adding > 0) {
-    copies_.Hold();
-    copies_.Release();
+    copies_.GoAhead();
+    copies_.MoveIn();
   }
   for (std::thread& thread : threads) thread.join();
-  copies_.Release();
-  EXPECT_EQ(device_, host_);
+  copies_.MoveIn();
+  EXPECT_EQ(device, host);
 }
 
 }  // namespace

@@ -58,7 +58,6 @@ CudaGradients::CudaGradients(const ModelPlan& plan, const Walk& walk, const Vari
   const size_t most_groups = std::min(places.order.size(), bytes_ / kGroupBytes + 1);
   arrivals_.resize(alone_ ? most_groups : 0);
   for (Arrival& arrival : arrivals_) arrival.mark = layout->Add(sizeof(uint64_t));
-  computed_mark_ = layout->Add(sizeof(uint64_t));
   marks_ = layout->Add(MarksBytes());
 }
 
@@ -80,7 +79,7 @@ void CudaGradients::Bind(cuda::Gpu* gpu, const MirroredMemory* memory, const flo
 }
 
 void CudaGradients::BeginStep() {
-  std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size() + 1, kStep * ++step_);
+  std::fill_n(memory_->Host<uint64_t>(marks_), arrivals_.size(), kStep * ++step_);
   memory_->CopyIn(marks_, MarksBytes());
 }
 
@@ -96,10 +95,6 @@ void CudaGradients::Begin(const BatchPart& part, const GradientPlaces& to) {
 
 void CudaGradients::End() {
   if (open_) CopyOutLast();
-  if (alone_) {
-    gpu_->Tell(Stream::kCompute, memory_->Device<uint64_t>(marks_) + arrivals_.size(),
-               memory_->Host<uint64_t>(computed_mark_));
-  }
   if (!enqueued_.empty()) {
     gpu_->Record(Stream::kCopyOut, all_copied_.get());
     gpu_->WaitFor(Stream::kCompute, *all_copied_);
@@ -187,14 +182,12 @@ bool CudaGradients::Follows(size_t next, size_t before) const {
 // says nothing: so the event is asked again and again. Once the number has come it is asked a last
 // time: what a copy wrote is promised to those who have seen the event behind it. Should the event
 // still speak of the step before, it is the order of copies on one stream that is relied on.
-bool CudaGradients::Await(const Arrival& arrival, double seconds,
-                          const std::function<void()>& meanwhile) const {
+bool CudaGradients::Await(const Arrival& arrival, double seconds) const {
   const Clock::time_point begin = Clock::now();
   const auto left = [&] { return std::max(0.0, seconds - SecondsSince(begin)); };
   while (!gpu_->HostWaitFor(*arrival.copied, /*seconds=*/0) ||
          MarkAt(arrival.mark) / kStep != step_) {
     if (left() == 0) return false;
-    meanwhile();
     if (Clock::now() - begin < kEager) {
       std::this_thread::yield();
     } else {
@@ -209,18 +202,14 @@ uint64_t CudaGradients::MarkAt(size_t place) const {
   return mark.load(std::memory_order_acquire);
 }
 
-bool CudaGradients::HasComputed() const { return MarkAt(computed_mark_) / kStep == step_; }
-
 bool CudaGradients::Wait(double seconds) const {
-  return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds, [] {});
+  return groups_.empty() || Await(arrivals_[groups_.size() - 1], seconds);
 }
 
-bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink,
-                             const std::function<void()>& meanwhile) const {
+bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const {
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Arrival& arrival = arrivals_[group];
-    if (!Await(arrival, seconds, meanwhile)) return false;
-    meanwhile();  // Where the sink took longer than copies, Await does not wait.
+    if (!Await(arrival, seconds)) return false;
     const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
       HandOverFrom(to[index], variables_[index].elements, index, is_finite, sink);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -55,9 +54,8 @@ class CudaGradients final : public cuda::Gradients {
   // mostly is one, a copy and a kernel that looks at it.
   static constexpr size_t kGroupBytes = size_t{256} << 10;
 
-  // Enqueues the marks of the step whose pass is launched next, with its number. Each group, and
-  // HasComputed, brings its own along, so that one of the step before is never taken for it,
-  // whatever an event says.
+  // Enqueues the marks of the step whose pass is launched next, with its number. Each group brings
+  // its own along, so that one of the step before is never taken for it, whatever an event says.
   void BeginStep();
 
   // A backward pass of this part is going to be enqueued, whose gradients go to `to`; where several
@@ -71,17 +69,10 @@ class CudaGradients final : public cuda::Gradients {
   float* Buffer(int variable) override;
   void Finished(int variable) override;
 
-  // Of one replica alone: whether the pass of the step that was begun last has computed all
-  // gradients, so that it reads values and batch no more. Does not block, or ask the device. May be
-  // called by other threads, but not while BeginStep is.
-  bool HasComputed() const;
-
   // Waits for each group of the pass that was enqueued last, or launched again, and hands its
   // gradients over, as finite ones where all of the group are; `to` is where they go, from where
-  // they are copied unless it is the sink's place. Calls `meanwhile` now and then. False: one took
-  // more than `seconds`.
-  bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink,
-                const std::function<void()>& meanwhile) const;
+  // they are copied unless it is the sink's place. False: one took more than `seconds`.
+  bool HandOver(double seconds, const GradientPlaces& to, GradientSink* sink) const;
   // Waits for them alone.
   bool Wait(double seconds) const;
 
@@ -120,11 +111,11 @@ class CudaGradients final : public cuda::Gradients {
     return memory_->Device<float>(all_ + variable.gradient);
   }
   // False: it took more than `seconds`. Throws as soon as the device has failed.
-  bool Await(const Arrival& arrival, double seconds, const std::function<void()>& meanwhile) const;
+  bool Await(const Arrival& arrival, double seconds) const;
   // The mark that came to `place` last.
   uint64_t MarkAt(size_t place) const;
-  // One for each group that there may be, and one for HasComputed.
-  size_t MarksBytes() const { return (arrivals_.size() + 1) * sizeof(uint64_t); }
+  // One for each group that there may be.
+  size_t MarksBytes() const { return arrivals_.size() * sizeof(uint64_t); }
 
   std::vector<Variable> variables_;
   const bool alone_;
@@ -142,8 +133,7 @@ class CudaGradients final : public cuda::Gradients {
   std::unique_ptr<cuda::Event> final_on_device_;
   std::unique_ptr<cuda::Event> looked_at_;
   std::unique_ptr<cuda::Event> all_copied_;
-  size_t computed_mark_ = 0;  // Where that of HasComputed comes, mirrored.
-  size_t marks_ = 0;  // Those of the step under way, of all groups and of HasComputed, mirrored.
+  size_t marks_ = 0;  // Those of the step under way, of all groups, mirrored.
   uint64_t step_ = 0;
   cuda::Gpu* gpu_ = nullptr;
   const MirroredMemory* memory_ = nullptr;

@@ -1,6 +1,7 @@
 #include "worker/device/cuda/cuda_ids.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "worker/model/walk.h"
@@ -54,12 +55,16 @@ std::vector<CudaIds::Feature> CudaIds::FeaturesOf(const ModelPlan& plan, size_t 
   return features;
 }
 
+bool CudaIds::MayMove(const std::vector<Feature>& features) {
+  return std::any_of(features.begin(), features.end(),
+                     [](const Feature& feature) { return feature.ragged; });
+}
+
 size_t CudaIds::Bytes(const ModelPlan& plan, size_t batch) {
+  const std::vector<Feature> features = FeaturesOf(plan, batch);
   size_t bytes = 0;
-  for (const Feature& feature : FeaturesOf(plan, batch)) {
-    bytes += Places(batch, feature.room).layout.bytes();
-  }
-  return bytes;
+  for (const Feature& feature : features) bytes += Places(batch, feature.room).layout.bytes();
+  return plan.pulls_ahead && !MayMove(features) ? 2 * bytes : bytes;
 }
 
 CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
@@ -68,8 +73,8 @@ CudaIds::CudaIds(const ModelPlan& plan, size_t batch, cuda::Gpu* gpu)
       batch_(batch),
       features_(FeaturesOf(plan, batch)),
       slots_(IdSlot(plan.features.size(), /*pooled=*/false)),
-      may_move_(std::any_of(features_.begin(), features_.end(),
-                            [](const Feature& feature) { return feature.ragged; })) {
+      may_move_(MayMove(features_)),
+      goes_ahead_(plan.pulls_ahead && !may_move_) {
   for (Feature& feature : features_) MakeRoom(&feature, feature.room);
   moved_ = false;
 }
@@ -78,8 +83,8 @@ void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   const Places places(batch_, ids);
   moved_ = true;
   feature->memory.reset();
-  feature->memory =
-      std::make_unique<MirroredMemory>(gpu_, places.layout.bytes(), places.layout.bytes());
+  const size_t bytes = places.layout.bytes();
+  feature->memory = std::make_unique<MirroredMemory>(gpu_, bytes, goes_ahead_ ? 2 * bytes : bytes);
   feature->room = ids;
   const MirroredMemory& memory = *feature->memory;
   cuda::Ids& slot = slots_[feature->slot];
@@ -91,6 +96,18 @@ void CudaIds::MakeRoom(Feature* feature, size_t ids) {
   }
   slot.count = memory.Device<uint64_t>(places.count);
   slot.most = ids;
+}
+
+// What is there at first is 0.
+void CudaIds::AddPlacesAhead(CopiesIn* copies) const {
+  if (!goes_ahead_) return;
+  for (const Feature& feature : features_) {
+    const MirroredMemory& memory = *feature.memory;
+    const size_t bytes = Places(batch_, feature.room).layout.bytes();
+    std::memset(memory.Host<char>(0), 0, bytes);
+    gpu_->CopyIn(cuda::Stream::kCopyIn, memory.Device<char>(bytes), memory.Host<char>(0), bytes);
+    copies->AddPlace(memory.Device<char>(0), bytes, memory.Device<char>(bytes));
+  }
 }
 
 CudaIds::Ids CudaIds::IdsOf(const Feature& feature, const BatchPart& part) {

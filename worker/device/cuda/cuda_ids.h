@@ -36,8 +36,11 @@ class CudaIds {
   // that was captured with slots() is void. After an exception it may be called again.
   bool Take(const BatchPart& part, CopiesIn* copies);
 
-  // Whether Take may give memory back that earlier copies speak of.
+  // Whether Take may move ids: some are ragged.
   bool may_move() const { return may_move_; }
+
+  // Of a plan that pulls ahead, unless ids may move: adds where they go ahead to.
+  void AddPlacesAhead(CopiesIn* copies) const;
 
   // By IdSlot; empty where nobody asks for one.
   const cuda::Ids* slots() const { return slots_.data(); }
@@ -53,6 +56,7 @@ class CudaIds {
     std::unique_ptr<MirroredMemory> memory;
   };
   static std::vector<Feature> FeaturesOf(const ModelPlan& plan, size_t batch);
+  static bool MayMove(const std::vector<Feature>& features);
   void MakeRoom(Feature* feature, size_t ids);
   // The ids of a part, whose `ends` count from its first one; none if not ragged.
   struct Ids {
@@ -68,7 +72,8 @@ class CudaIds {
   const size_t batch_;
   std::vector<Feature> features_;
   std::vector<cuda::Ids> slots_;
-  const bool may_move_;         // Some ids are ragged.
+  const bool may_move_;
+  const bool goes_ahead_;       // Each feature has its memory twice on the device.
   bool moved_ = false;          // Since Take last returned.
   std::vector<IdOfRow> order_;  // Kept between batches, as is what the sorter takes.
   IdSorter sorter_;

@@ -19,7 +19,8 @@ void CopyPart(const std::vector<T>& values, const BatchPart& part, size_t place,
 
 }  // namespace
 
-CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout) : plan_(plan) {
+CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout)
+    : plan_(plan), begin_(layout->bytes()) {
   for (const TensorSpec& feature : plan.features) {
     const bool is_id = feature.type == ElementType::kId;
     features_.push_back(layout->Add(is_id ? 0 : batch * TensorBytes(feature)));
@@ -34,6 +35,7 @@ CudaInputs::CudaInputs(const ModelPlan& plan, size_t batch, MemoryLayout* layout
     }
   }
   seed_ = layout->Add(sizeof(uint64_t));
+  bytes_ = layout->bytes() - begin_;
 }
 
 void CudaInputs::CopyBatch(const BatchPart& part, bool classes, const MirroredMemory& memory,

@@ -31,6 +31,10 @@ class CudaInputs {
   // On the compute stream.
   void EnqueueSeed(uint64_t seed, const MirroredMemory& memory) const;
 
+  // All of its pieces.
+  size_t begin() const { return begin_; }
+  size_t bytes() const { return bytes_; }
+
   // On the device: where a feature of floats or of bytes is.
   const float* Floats(size_t feature, const MirroredMemory& memory) const {
     return memory.Device<float>(features_[feature]);
@@ -47,11 +51,13 @@ class CudaInputs {
 
  private:
   const ModelPlan& plan_;
+  const size_t begin_;
   std::vector<size_t> features_;
   std::vector<size_t> labels_;
   std::vector<size_t> learned_;  // The labels that outputs learn, each once.
   std::vector<size_t> weights_;  // Of each output.
   size_t seed_;
+  size_t bytes_;
 };
 
 }  // namespace millrace::worker

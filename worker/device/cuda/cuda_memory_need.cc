@@ -33,6 +33,13 @@ uint64_t CudaMemoryNeed::DeviceBytes(const BatchSizes& batches) const {
   return DeviceBytes(CudaLayout(plan_, walk_, layers_, places_, part, buckets_, replicas_), part);
 }
 
+uint64_t CudaMemoryNeed::BytesWithoutAhead() const {
+  ModelPlan plan = plan_;
+  plan.pulls_ahead = false;
+  return CudaMemoryNeed(plan, walk_, layers_, places_, buckets_, replicas_, batches_, layout_)
+      .DeviceBytes(batches_);
+}
+
 absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& device_name) const {
   const uint64_t need = DeviceBytes(layout_, PartSizes(batches_, replicas_));
   if (need <= free) return absl::OkStatus();
@@ -42,9 +49,13 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
     return DeviceBytes(train_alone ? BatchSizes{smaller, 0}
                                    : BatchSizes{batches_.train, smaller}) <= free;
   });
-  const std::string advice =
-      fitting == 0 ? "use smaller layers"
-                   : absl::StrFormat("batches of up to %d examples would fit", fitting);
+  std::string advice = fitting == 0
+                           ? "use smaller layers"
+                           : absl::StrFormat("batches of up to %d examples would fit", fitting);
+  if (plan_.pulls_ahead) {
+    absl::StrAppendFormat(&advice, "; without asynchronous.pull_ahead the model needs %.3g GiB",
+                          BytesWithoutAhead() / kGiB);
+  }
   return absl::ResourceExhaustedError(
       absl::StrFormat("the model, with batches of %d examples (%s), needs %.3g GiB of the memory "
                       "of %s (%.3g GiB of "

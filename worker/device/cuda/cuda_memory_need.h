@@ -49,6 +49,8 @@ class CudaMemoryNeed {
   uint64_t DeviceBytes(const CudaLayout& layout, const BatchSizes& part) const;
   // The same for batches of other sizes.
   uint64_t DeviceBytes(const BatchSizes& batches) const;
+  // The same of a job that does not pull ahead.
+  uint64_t BytesWithoutAhead() const;
 
   const ModelPlan& plan_;
   const Walk& walk_;

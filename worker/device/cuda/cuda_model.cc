@@ -273,7 +273,7 @@ GradientPlaces CudaModel::PlacesFor(GradientSink* sink) const {
 bool CudaModel::Stage(const Batch* batch) {
   staged_ = nullptr;
   if (batch == nullptr || state_->hangs()) return false;
-  if (within_train_ && HasRagged(plan_.features)) return false;
+  if (within_train_ && (!plan_.pulls_ahead || HasRagged(plan_.features))) return false;
   if (!CheckBatch(plan_, *batch, batches_.train).ok()) return false;
   absl::optional<BusyTime> busy;  // Train counts its own time.
   if (!within_train_) busy.emplace(meter_.get());
@@ -338,12 +338,7 @@ bool CudaModel::AwaitGradients() {
 
 bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
   if (exchange_ != nullptr) return exchange_->HandOver(timeout_seconds(), gradients);
-  CopiesIn* const copies = At(0).copies_in();
-  return At(0).gradients().HandOver(timeout_seconds(), to, gradients, [&] {
-    if (!copies->CanRelease()) return;
-    const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
-    copies->Release();
-  });
+  return At(0).gradients().HandOver(timeout_seconds(), to, gradients);
 }
 
 OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {

@@ -36,9 +36,10 @@ struct NamedGpu {
   std::string name;
 };
 
-// Variables go to the device as they arrive, those of the next step once the one under way has
-// computed, and those that nobody tells of at the beginning of each step. So does the batch, but
-// one that is staged goes while they arrive. A step launches two graphs, which were captured when
+// Variables go to the device as they arrive, and those that nobody tells of at the beginning of
+// each step. So does the batch, but one that is staged goes while they arrive. What of the next
+// step comes while one is under way (ModelPlan::pulls_ahead) has a second place on the device, from
+// where it is moved when its step begins. A step launches two graphs, which were captured when
 // the model was made, or the first batch of another size came, and hands over each gradient when
 // its copy is done: straight to the sink's buffer, if that is of host_memory(), but of several GPUs
 // a large one alone; of one GPU there is a graph for each of these. All device memory is taken when
@@ -72,9 +73,9 @@ class CudaModel final : public Model {
   void Arrived(size_t variable, size_t first, size_t count) override;
 
   // Takes no memory, but for ragged ids: between steps the place of a batch is free, on the device
-  // and in pinned memory. Within Train only the pinned one is, and the copy to the device waits
-  // until the backward pass has computed; a model with ragged ids, whose places may move, stages
-  // nothing then. A lost device is told of at once.
+  // and in pinned memory. Within Train only the pinned one is, and the batch goes to the second
+  // place on the device: a model without one stages nothing then, nor does one with ragged ids,
+  // whose places may move. A lost device is told of at once.
   bool Stage(const Batch* batch) override;
 
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }

@@ -213,18 +213,33 @@ TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
 
 TEST_F(CudaModelTest, TakesTheMemoryThatIsCountedBeforeInOneAllocation) {
   MILLRACE_NEEDS_EMULATION();
-  const cuda_emulation::Usage before = cuda_emulation::InUse();
-  std::unique_ptr<Model> model = CompileBlock();
-  KeptGradients gradients(plan_);
-  for (const size_t size : {6, 1, 5})
-    TrainOrDie(BlockBatch(size, size), 1, model.get(), &gradients);
-  EXPECT_EQ(cuda_emulation::InUse().allocations, before.allocations + 1);
-  const uint64_t taken = cuda_emulation::InUseOf(0);
-  model.reset();
-  cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin);
-  EXPECT_TRUE(Compile(plan_, {6, 6}).ok());
-  cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin - 1);
-  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  for (const ModelPlan& plan : {plan_, PullingAhead(plan_)}) {
+    cuda_emulation::Reset();
+    const cuda_emulation::Usage before = cuda_emulation::InUse();
+    std::unique_ptr<Model> model = *Compile(plan, {6, 6});
+    KeptGradients gradients(plan_);
+    for (const size_t size : {6, 1, 5})
+      TrainOrDie(BlockBatch(size, size), 1, model.get(), &gradients);
+    EXPECT_EQ(cuda_emulation::InUse().allocations, before.allocations + 1);
+    const uint64_t taken = cuda_emulation::InUseOf(0);
+    model.reset();
+    cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin);
+    EXPECT_TRUE(Compile(plan, {6, 6}).ok());
+    cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin - 1);
+    EXPECT_EQ(Compile(plan, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+}
+
+// Values and batch have two places there.
+TEST_F(CudaModelTest, WhoPullsAheadHearsWhatTheModelNeedsWithoutThat) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetMemory((32 << 20) + CudaMemoryNeed::kMargin);
+  const absl::Status status = Compile(PullingAhead(plan_), {1 << 16, 0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("; without asynchronous.pull_ahead the model needs"));
+  EXPECT_THAT(std::string(Compile(plan_, {1 << 16, 0}).status().message()),
+              Not(HasSubstr("pull_ahead")));
 }
 
 TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {

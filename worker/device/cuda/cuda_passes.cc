@@ -84,6 +84,10 @@ CudaLayout::CudaLayout(const ModelPlan& plan, const Walk& walk, const CudaLayers
       marks_copied(memory.Add(GradientExchange::MarksBytes(buckets))),
       mirrored_bytes(memory.bytes()) {
   values = memory.Add(places.values_bytes);
+  if (plan.pulls_ahead) {
+    inputs_ahead = memory.Add(inputs.bytes());
+    values_ahead = memory.Add(places.values_bytes);
+  }
   gradients.AddRest(&memory);
   received = memory.Add(GradientExchange::ReceivedBytes(buckets, replicas));
   passes = memory.Add(std::max(training.size, evaluation.size) * sizeof(float));

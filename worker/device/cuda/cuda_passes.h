@@ -53,7 +53,10 @@ struct CudaLayout {
   size_t marks = 0;
   size_t marks_copied = 0;
   size_t mirrored_bytes = 0;
-  size_t values = 0;    // Of all variables.
+  size_t values = 0;  // Of all variables.
+  // With ModelPlan::pulls_ahead alone: where those of the next step come while one is under way.
+  size_t inputs_ahead = 0;
+  size_t values_ahead = 0;
   size_t received = 0;  // For pieces of other replicas' gradients.
   size_t passes = 0;
   std::vector<size_t> carried;  // Of each layer (cuda::Layer::CarriedBytes); kNoPlace: nothing.
@@ -70,8 +73,7 @@ class CudaPasses {
   // The layers, then the losses, then the copies of the outputs and of the losses to their twins.
   void EnqueueForward(const BatchPart& part, bool training);
   // After that of a training pass: the backward steps from `begin` to before `end`. All of them, in
-  // order, finish all gradients, which go to `to` (CudaGradients::Begin). Once all of them have
-  // run, nothing reads values and batch (CudaGradients::HasComputed).
+  // order, finish all gradients, which go to `to` (CudaGradients::Begin).
   void EnqueueBackward(const BatchPart& part, const GradientPlaces& to, size_t begin, size_t end);
 
  private:

@@ -73,30 +73,45 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
       [this](void* device, const void* from, size_t bytes) {
         gpu_->CopyIn(Stream::kCopyIn, device, from, bytes);
       },
-      [this] { return layout_.gradients.HasComputed(); });
+      [this](void* to, const void* from, size_t bytes) {
+        gpu_->CopyWithin(Stream::kCopyIn, to, from, bytes);
+      });
+  if (plan_.pulls_ahead) AddPlacesAhead();
+}
+
+// What is there at first is 0.
+void CudaReplica::AddPlacesAhead() {
+  const auto add = [&](size_t place, const void* zeros, size_t bytes, size_t ahead) {
+    gpu_->CopyIn(Stream::kCopyIn, memory_->Device<char>(ahead), zeros, bytes);
+    copies_in_->AddPlace(memory_->Device<char>(place), bytes, memory_->Device<char>(ahead));
+  };
+  const CudaInputs& inputs = layout_.inputs;
+  add(inputs.begin(), memory_->Host<char>(inputs.begin()), inputs.bytes(), layout_.inputs_ahead);
+  add(layout_.values, host_->values(), places_.values_bytes, layout_.values_ahead);
+  ids_->AddPlacesAhead(copies_in_.get());
 }
 
 void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
   copies_in_->Add(memory_->Device<char>(layout_.values + begin),
-                  static_cast<const char*>(host_->values()) + begin, bytes, /*is_piece=*/true);
+                  static_cast<const char*>(host_->values()) + begin, bytes);
 }
 
 void CudaReplica::CopyBatch(const BatchPart& part, bool training) {
   layout_.inputs.CopyBatch(part, /*classes=*/training, *memory_, copies_in_.get());
-  if (ids_->may_move()) ReleaseCopies();  // Which may be of ids that move.
+  if (ids_->may_move()) MoveIn();  // They have no place to go ahead to.
   if (!ids_->Take(part, copies_in_.get())) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();
 }
 
-void CudaReplica::ReleaseCopies() {
+void CudaReplica::MoveIn() {
   gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
-  copies_in_->Release();
+  copies_in_->MoveIn();
 }
 
 void CudaReplica::BeginPass(uint64_t seed) {
   layout_.inputs.EnqueueSeed(seed, *memory_);
-  ReleaseCopies();
+  MoveIn();
   gpu_->Record(Stream::kCopyIn, copied_in_.get());
   gpu_->WaitFor(Stream::kCompute, *copied_in_);
 }
@@ -159,8 +174,8 @@ void CudaReplica::LaunchForward(const BatchPart& part, bool training) {
 void CudaReplica::LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket) {
   gpu_->Launch(*CapturedBackward(part, to).by_bucket[bucket]);
   gpu_->Record(Stream::kCompute, backward_done_.get());
-  if (replicas_ == 1) {
-    copies_in_->Hold();  // The event comes after the graph's copies of gradients, too.
+  if (plan_.pulls_ahead) {
+    copies_in_->GoAhead();
   } else {
     gpu_->WaitFor(Stream::kCopyIn, *backward_done_);
   }

@@ -52,9 +52,9 @@ class CudaReplica {
   // Before all that follows. Values come from `host`, which must outlive this.
   void TakeMemory(const HostVariables* host);
 
-  // A copy of `bytes` of the host's values, from `begin` on: after all copies before, and after
-  // what all passes compute that were launched before. May be called by another thread than the
-  // other methods, but not between BeginPass and the last launch of the pass.
+  // A copy of `bytes` of the host's values, from `begin` on, for the pass that is launched next:
+  // those before take what they have. After all copies before. May be called by another thread than
+  // the other methods, but not between BeginPass and the last launch of the pass.
   void CopyInValues(size_t begin, size_t bytes);
 
   // Likewise, of what the pass that is launched next takes of a batch; the call that was the last
@@ -70,9 +70,6 @@ class CudaReplica {
   // Of several replicas: up to where the gradients of a bucket are final, one after the other.
   // Alone: all, as bucket 0.
   void LaunchBackward(const BatchPart& part, const GradientPlaces& to, size_t bucket);
-
-  // All copies of values and batches go through it; those that have to wait are held back.
-  CopiesIn* copies_in() { return copies_in_.get(); }
 
   // Waits for the outputs and losses. False: they took more than `seconds`.
   bool AwaitForward(double seconds) const;
@@ -101,8 +98,9 @@ class CudaReplica {
   PerBatch<Graphs>& GraphsOf(bool training) {
     return training ? training_graphs_ : evaluation_graphs_;
   }
-  // Enqueues what is held back, after the pass that was launched last.
-  void ReleaseCopies();
+  void AddPlacesAhead();
+  // After the pass that was launched last: what went ahead takes its place.
+  void MoveIn();
   Graphs& Captured(const BatchPart& part, bool training);
   std::unique_ptr<Graphs> CaptureForward(const BatchPart& part, bool training);
   BackwardGraphs CaptureBackward(const BatchPart& part, const GradientPlaces& to);

@@ -222,6 +222,8 @@ class Gpu {
   // All of these enqueue. Host memory is pinned, and stays as it is until the copy is done.
   virtual void CopyIn(Stream stream, void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(Stream stream, void* host, const void* device, size_t bytes) = 0;
+  // From one place on the device to another; the two do not overlap.
+  virtual void CopyWithin(Stream stream, void* to, const void* from, size_t bytes) = 0;
 
   // Copies from `peer`'s memory go straight to this GPU from now on, where the machine allows it;
   // elsewhere the driver takes them through the host's.
@@ -235,9 +237,6 @@ class Gpu {
                    float* sum) = 0;
   // Sets the lowest bit of *mark if one of the values is infinite or NaN; leaves it otherwise.
   virtual void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) = 0;
-  // Stores *value, of device memory, to `pinned` at once and whole, for a host that looks there
-  // again and again. A kernel does, since a copy would wait behind other copies.
-  virtual void Tell(Stream stream, const uint64_t* value, uint64_t* pinned) = 0;
 
   // For these GPUs, each once, of which this is the first; all must outlive it. Blocks, and takes
   // memory of each. Throws where NCCL cannot be had, or not for these GPUs: says why.

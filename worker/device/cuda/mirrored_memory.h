@@ -11,7 +11,9 @@ namespace millrace::worker {
 // Where pieces of an allocation begin, each a multiple of `alignment` bytes after the one before.
 class MemoryLayout {
  public:
-  explicit MemoryLayout(size_t alignment = 256) : alignment_(alignment) {}
+  static constexpr size_t kAlignment = 256;
+
+  explicit MemoryLayout(size_t alignment = kAlignment) : alignment_(alignment) {}
 
   // Returns where the new piece begins.
   size_t Add(size_t bytes) {

@@ -167,7 +167,8 @@ TEST_F(StagedBatchesTest, AStagedBatchIsCopiedOnceAndTakesNoMemory) {
   }
 }
 
-// The device reads the batch of the step under way until the backward pass has computed.
+// The device reads the batch of the step under way until the backward pass has computed. Every
+// other step's batch comes when the step begins.
 TEST_F(StagedBatchesTest, TheNextBatchMayBeStagedWhileAStepComputes) {
   for (const int gpus : OneAndMore()) {
     for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
@@ -175,21 +176,35 @@ TEST_F(StagedBatchesTest, TheNextBatchMayBeStagedWhileAStepComputes) {
       cuda_emulation::SetOrder(order);
       const Batch first = RandomPictures(7);
       const Batch second = RandomPictures(5);
-      const std::unique_ptr<Model> model = Compile(plan_, gpus);
-      bool taken = false;
-      KeptGradients gradients(plan_, [&] { taken = model->Stage(&second); });
-      TrainOrDie(first, 3, model.get(), &gradients);
-      EXPECT_TRUE(taken);
-      EXPECT_EQ(gradients.gradients(), Expected(first, gpus).gradients);
-      EXPECT_EQ(TrainOn(second, 3, model.get()), Expected(second, gpus));
+      const std::unique_ptr<Model> model = Compile(PullingAhead(plan_), gpus);
+      for (int turn = 0; turn < 2; ++turn) {
+        bool taken = false;
+        KeptGradients gradients(plan_, [&] { taken = model->Stage(&second); });
+        TrainOrDie(first, 3, model.get(), &gradients);
+        EXPECT_TRUE(taken);
+        EXPECT_EQ(gradients.gradients(), Expected(first, gpus).gradients);
+        EXPECT_EQ(TrainOn(second, 3, model.get()), Expected(second, gpus));
+      }
     }
   }
+}
+
+TEST_F(StagedBatchesTest, AModelThatDoesNotPullAheadTakesNoneWhileAStepComputes) {
+  const Batch first = RandomPictures(7);
+  const Batch second = RandomPictures(5);
+  const std::unique_ptr<Model> model = Compile(plan_, /*gpus=*/1);
+  bool taken = true;
+  KeptGradients gradients(plan_, [&] { taken = model->Stage(&second); });
+  TrainOrDie(first, 3, model.get(), &gradients);
+  EXPECT_FALSE(taken);
+  EXPECT_EQ(gradients.gradients(), Expected(first, 1).gradients);
+  EXPECT_EQ(TrainOn(second, 3, model.get()), Expected(second, 1));
 }
 
 TEST_F(StagedBatchesTest, ABatchThatIsStagedWhileAStepComputesIsCopiedOnceAndTakesNoMemory) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   for (const int gpus : {1, 2}) {
-    const std::unique_ptr<Model> model = Compile(plan_, gpus);
+    const std::unique_ptr<Model> model = Compile(PullingAhead(plan_), gpus);
     const Batch batch = RandomPictures(7);
     const auto copies_of_two_steps = [&](bool stages) {
       const uint64_t before = cuda_emulation::Counted().copies;
@@ -218,25 +233,24 @@ TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
   EXPECT_EQ(TrainOn(batch, 3, model.get()).gradients, expected);
 }
 
-// The kernel that looks whether gradients are finite never ends here, so no gradient is handed
-// over. Of one GPU it is the last but one of a step, in order 0.
-TEST_F(StagedBatchesTest, ValuesAndBatchOfTheNextStepDoNotWaitForGradients) {
+// The kernel that follows when the loss is known never ends here.
+TEST_F(StagedBatchesTest, ValuesAndBatchOfTheNextStepComeWhileTheBackwardPassComputes) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   options_.timeout = absl::Seconds(1);
-  ModelPlan plan = plan_;
-  plan.pulls_ahead = true;
+  const ModelPlan plan = PullingAhead(plan_);
   const Batch batch = RandomPictures(7);
   StartAnew(/*order=*/0);
-  std::unique_ptr<Model> undisturbed = Compile(plan, /*gpus=*/1);
   const uint64_t first_kernel = cuda_emulation::Counted().kernels;
-  TrainOn(batch, 3, undisturbed.get());
-  undisturbed.reset();  // Which waits for all of them.
-  const auto kernels = static_cast<int>(cuda_emulation::Counted().kernels - first_kernel);
+  uint64_t first_backward = 0;
+  KeptGradients undisturbed(plan, [&] { first_backward = cuda_emulation::Counted().kernels; });
+  TrainOrDie(batch, 3, Compile(plan, /*gpus=*/1).get(), &undisturbed);
+  ASSERT_LT(first_backward + 1, cuda_emulation::Counted().kernels);
+  const auto hanging = static_cast<int>(first_backward - first_kernel) + 1;
   const auto copies_of_a_step = [&](bool brings_values, bool stages) {
     StartAnew(/*order=*/0);
     options_.shared = std::make_shared<SharedGpus>();
     const std::unique_ptr<Model> model = Compile(plan, /*gpus=*/1);
-    cuda_emulation::HangKernel(kernels - 1);
+    cuda_emulation::HangKernel(hanging);
     const uint64_t before = cuda_emulation::Counted().copies;
     KeptGradients gradients(plan_, [&] {
       for (size_t v = 0; brings_values && v < plan.variables.size(); ++v) {
@@ -272,45 +286,49 @@ class StagedRaggedIdsTest : public StagedBatchesTest {
   }
 
   const ModelPlan ragged_plan_ = PlanOfRaggedIds();
+  const std::vector<ModelPlan> plans_ = {ragged_plan_, PullingAhead(ragged_plan_)};
 };
 
 // Memory for them is not to be had when they are staged, and is when the step begins.
 TEST_F(StagedRaggedIdsTest, MayBecomeMore) {
-  for (const int gpus : {1, 2}) {
-    const std::unique_ptr<Model> model = Compile(ragged_plan_, gpus);
-    for (const size_t ids : {8, 400, 600, 9}) {
-      const Batch batch = BatchOf(ids);
-      const GivenByStep expected = Expected(batch, gpus);
-      if (ids == 600) cuda_emulation::FailAllocation(1);
-      model->Stage(&batch);
-      EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected)
-          << ids << " ids on " << gpus << " GPUs";
+  for (const ModelPlan& plan : plans_) {
+    for (const int gpus : {1, 2}) {
+      const std::unique_ptr<Model> model = Compile(plan, gpus);
+      for (const size_t ids : {8, 400, 600, 9}) {
+        const Batch batch = BatchOf(ids);
+        const GivenByStep expected = Expected(batch, gpus);
+        if (ids == 600) cuda_emulation::FailAllocation(1);
+        model->Stage(&batch);
+        EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected)
+            << ids << " ids on " << gpus << " GPUs";
+      }
     }
   }
   EXPECT_THAT(lost_, IsEmpty());
 }
 
-// The GPU may not have told yet that the step before has computed.
 TEST_F(StagedRaggedIdsTest, MayBecomeMoreAfterABatchThatIsDropped) {
-  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
-    SCOPED_TRACE(order);
-    const Batch before = BatchOf(8);
-    const Batch dropped = BatchOf(12);
-    const Batch batch = BatchOf(400);
-    const GivenByStep expected = Expected(batch, 1);
-    cuda_emulation::SetOrder(order);
-    const std::unique_ptr<Model> model = Compile(ragged_plan_, /*gpus=*/1);
-    GivenBy(before, 0, ragged_plan_, model.get());
-    model->Stage(&dropped);
-    model->Stage(&batch);
-    EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected);
+  for (const ModelPlan& plan : plans_) {
+    for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(order);
+      const Batch before = BatchOf(8);
+      const Batch dropped = BatchOf(12);
+      const Batch batch = BatchOf(400);
+      const GivenByStep expected = Expected(batch, 1);
+      cuda_emulation::SetOrder(order);
+      const std::unique_ptr<Model> model = Compile(plan, /*gpus=*/1);
+      GivenBy(before, 0, ragged_plan_, model.get());
+      model->Stage(&dropped);
+      model->Stage(&batch);
+      EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected);
+    }
   }
 }
 
 // Their places are the running step's.
 TEST_F(StagedRaggedIdsTest, AreNotTakenWhileAStepComputes) {
   for (const int gpus : {1, 2}) {
-    const std::unique_ptr<Model> model = Compile(ragged_plan_, gpus);
+    const std::unique_ptr<Model> model = Compile(PullingAhead(ragged_plan_), gpus);
     for (const size_t ids : {8, 400, 9}) {
       const Batch batch = BatchOf(ids);
       const Batch next = BatchOf(2 * ids);
@@ -320,6 +338,44 @@ TEST_F(StagedRaggedIdsTest, AreNotTakenWhileAStepComputes) {
       EXPECT_FALSE(taken);
       EXPECT_EQ(gradients.gradients(), Expected(batch, gpus).gradients) << ids;
       EXPECT_EQ(GivenBy(next, 0, ragged_plan_, model.get()), Expected(next, gpus)) << ids;
+    }
+  }
+}
+
+TEST_F(StagedBatchesTest, IdsOfTheNextBatchComeWhileAStepComputes) {
+  ExampleSpec examples = FloatsAndClass({3}, 3);
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  const ModelPlan plan = PlanOrDie(
+      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      examples);
+  const auto batch_of = [](size_t size) {
+    Batch batch;
+    batch.size = size;
+    batch.features.resize(1);
+    for (size_t i = 0; i < 3 * size; ++i) {
+      batch.features[0].ids.push_back(static_cast<int64_t>((i * 7 + size) % 9));
+    }
+    batch.labels = {IdTensor(std::vector<int64_t>(size, 1))};
+    return batch;
+  };
+  for (const int gpus : OneAndMore()) {
+    const std::unique_ptr<Model> other = Compile(plan, gpus);
+    for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order);
+      cuda_emulation::SetOrder(order);
+      const std::unique_ptr<Model> model = Compile(PullingAhead(plan), gpus);
+      for (const size_t size : {7, 4, 1}) {
+        const Batch first = batch_of(size);
+        const Batch second = batch_of(size == 7 ? 6 : 7);
+        bool taken = false;
+        KeptGradients gradients(plan, [&] { taken = model->Stage(&second); });
+        TrainOrDie(first, 3, model.get(), &gradients);
+        EXPECT_TRUE(taken);
+        EXPECT_EQ(gradients.gradients(), GivenBy(first, 3, plan, other.get()).gradients);
+        EXPECT_EQ(GivenBy(second, 3, plan, model.get()), GivenBy(second, 3, plan, other.get()));
+      }
     }
   }
 }

@@ -54,6 +54,11 @@ ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_c
   return PlanOrDie(text, FloatsAndClass(input, label_count));
 }
 
+ModelPlan PullingAhead(ModelPlan plan) {
+  plan.pulls_ahead = true;
+  return plan;
+}
+
 ModelPlan PlanOfRaggedIds() {
   ExampleSpec examples = FloatsAndClass({}, 3);
   examples.features[0].type = ElementType::kId;

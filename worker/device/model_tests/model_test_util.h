@@ -53,6 +53,9 @@ struct GivenByStep {
 ModelPlan PlanOrDie(const std::string& text, const ExampleSpec& examples);
 ModelPlan PlanOrDie(const std::string& text, const Shape& input, int32_t label_count);
 
+// The same plan, of a job that pulls ahead.
+ModelPlan PullingAhead(ModelPlan plan);
+
 // Of lists of ids below 9, of any length: their embeddings' mean, and 3 classes.
 ModelPlan PlanOfRaggedIds();
 

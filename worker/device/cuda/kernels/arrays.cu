@@ -95,11 +95,6 @@ __global__ void MarkNotFiniteKernel(const float* __restrict__ values, size_t fou
   if (!finite) *mark |= 1;
 }
 
-// What the host polls is stored at once and whole.
-__global__ void TellKernel(const uint64_t* value, uint64_t* pinned) {
-  *static_cast<volatile uint64_t*>(pinned) = *value;
-}
-
 __global__ void ToFloatsKernel(const uint8_t* __restrict__ bytes, size_t count,
                                float* __restrict__ floats) {
   for (size_t i = FirstElement(); i < count; i += ElementStride()) {
@@ -130,7 +125,7 @@ __global__ void ToFloatsFoursKernel(const uint8_t* __restrict__ bytes, size_t co
 
 void CheckKernelsLoad() {
   cudaFuncAttributes attributes = {};
-  Check(cudaFuncGetAttributes(&attributes, TellKernel), "cudaFuncGetAttributes");
+  Check(cudaFuncGetAttributes(&attributes, ToFloatsKernel), "cudaFuncGetAttributes");
 }
 
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum) {
@@ -149,10 +144,6 @@ void MarkNotFinite(cudaStream_t stream, const float* values, size_t count, uint6
   const size_t fours = AlignedForFours(values) ? count / 4 : 0;
   const unsigned blocks = std::min(BlocksFor(fours > 0 ? fours : count), kMostLookingBlocks);
   Launch(stream, blocks, kThreads, MarkNotFiniteKernel, values, fours, count, mark);
-}
-
-void Tell(cudaStream_t stream, const uint64_t* value, uint64_t* pinned) {
-  Launch(stream, /*blocks=*/1, /*threads=*/1, TellKernel, value, pinned);
 }
 
 void Divide(cudaStream_t stream, float by, size_t count, float* values) {

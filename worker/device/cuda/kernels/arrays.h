@@ -19,7 +19,6 @@ void CheckKernelsLoad();
 void Add(cudaStream_t stream, const float* part, size_t count, float* sum);
 void AddUp(cudaStream_t stream, const std::vector<const float*>& parts, size_t count, float* sum);
 void MarkNotFinite(cudaStream_t stream, const float* values, size_t count, uint64_t* mark);
-void Tell(cudaStream_t stream, const uint64_t* value, uint64_t* pinned);
 void Divide(cudaStream_t stream, float by, size_t count, float* values);
 void ToFloats(cudaStream_t stream, const uint8_t* bytes, size_t count, float* floats);
 void AddRegularizers(cudaStream_t stream, const std::vector<Regularized>& variables);

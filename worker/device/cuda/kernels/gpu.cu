@@ -196,6 +196,13 @@ void CudaGpu::CopyOut(Stream stream, void* host, const void* device, size_t byte
         "cudaMemcpyAsync from the device");
 }
 
+void CudaGpu::CopyWithin(Stream stream, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  Use();
+  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, Of(stream)),
+        "cudaMemcpyAsync within the device");
+}
+
 // What is refused is no error: the copies are slower.
 void CudaGpu::Reach(const Gpu& peer) {
   const auto lock = ShareNcclLock();
@@ -232,11 +239,6 @@ void CudaGpu::MarkNotFinite(Stream stream, const float* values, size_t count, ui
   if (!capturing_ && !std::exchange(looked_, true)) lock = ShareNcclLock();
   Use();
   cuda::MarkNotFinite(Of(stream), values, count, mark);
-}
-
-void CudaGpu::Tell(Stream stream, const uint64_t* value, uint64_t* pinned) {
-  Use();
-  cuda::Tell(Of(stream), value, pinned);
 }
 
 std::unique_ptr<PieceSums> CudaGpu::MakePieceSums(const std::vector<Gpu*>& gpus) {

@@ -39,6 +39,7 @@ class CudaGpu final : public Gpu {
 
   void CopyIn(Stream stream, void* device, const void* host, size_t bytes) override;
   void CopyOut(Stream stream, void* host, const void* device, size_t bytes) override;
+  void CopyWithin(Stream stream, void* to, const void* from, size_t bytes) override;
 
   void Reach(const Gpu& peer) override;
   void CopyFrom(Stream stream, void* device, const Gpu& peer, const void* from,
@@ -46,7 +47,6 @@ class CudaGpu final : public Gpu {
   void Sum(Stream stream, const std::vector<const float*>& parts, size_t count,
            float* sum) override;
   void MarkNotFinite(Stream stream, const float* values, size_t count, uint64_t* mark) override;
-  void Tell(Stream stream, const uint64_t* value, uint64_t* pinned) override;
 
   std::unique_ptr<PieceSums> MakePieceSums(const std::vector<Gpu*>& gpus) override;
 

@@ -48,22 +48,14 @@ TEST_F(GpuTest, CopiesWhatIsComputedInBetween) {
   EXPECT_THAT(out.Values(), Each(12));
 }
 
-TEST_F(GpuTest, TheHostIsToldWhatStandsOnTheDevice) {
-  PinnedFloats in(gpu_.get(), 2, 0), told(gpu_.get(), 4, 0);
-  auto* const value = reinterpret_cast<uint64_t*>(in.data());
-  auto* const words = reinterpret_cast<uint64_t*>(told.data());
-  DeviceMemory device(gpu_.get(), in.bytes());
-  gpu_->BeginCapture();
-  gpu_->Tell(Stream::kCompute, device.As<uint64_t>(), words + 1);
-  const auto graph = gpu_->EndCapture();
-  for (const uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{3} << 40}) {
-    *value = step;
-    gpu_->CopyIn(Stream::kCompute, device.As(), in.data(), in.bytes());
-    gpu_->Launch(*graph);
-    WaitFor(Stream::kCompute);
-    EXPECT_EQ(words[1], step);
-    EXPECT_EQ(words[0], 0u);
-  }
+TEST_F(GpuTest, CopiesFromOnePlaceOnTheDeviceToAnother) {
+  PinnedFloats in(gpu_.get(), kCount, 3), out(gpu_.get(), kCount, 0);
+  DeviceMemory from(gpu_.get(), in.bytes()), to(gpu_.get(), in.bytes());
+  gpu_->CopyIn(Stream::kCopyIn, from.As(), in.data(), in.bytes());
+  gpu_->CopyWithin(Stream::kCopyIn, to.As(), from.As(), in.bytes());
+  gpu_->CopyOut(Stream::kCopyIn, out.data(), to.As(), in.bytes());
+  WaitFor(Stream::kCopyIn);
+  EXPECT_THAT(out.Values(), Each(3));
 }
 
 TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {
@@ -71,6 +63,7 @@ TEST_F(GpuTest, NothingIsCopiedOrComputedOfNothing) {
   const uint64_t before = cuda_emulation::Counted().copies + cuda_emulation::Counted().kernels;
   gpu_->CopyIn(Stream::kCompute, nullptr, nullptr, 0);
   gpu_->CopyOut(Stream::kCopyOut, nullptr, nullptr, 0);
+  gpu_->CopyWithin(Stream::kCopyIn, nullptr, nullptr, 0);
   gpu_->Add(nullptr, 0, nullptr);
   WaitFor(Stream::kCompute);
   EXPECT_EQ(cuda_emulation::Counted().copies + cuda_emulation::Counted().kernels, before);
