@@ -111,6 +111,11 @@ class Planner::Poll {
       if (result->code() == 0) {
         const absl::Status valid = CheckPlan(spec_, result->plan());
         if (valid.ok()) {
+          if (result->plan().variables().empty()) {
+            return absl::InvalidArgumentError(
+                absl::StrCat("model: ", worker->second.name,
+                             " finds no variables to train in it; must have at least one"));
+          }
           LogPlan(worker->second.name, result->plan());
           return std::move(*result->mutable_plan());
         }

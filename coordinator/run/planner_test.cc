@@ -36,6 +36,9 @@ class PlannerTest : public testing::Test {
 
   static bool Plans(PlanResult& result) {
     result.mutable_plan()->set_train_examples(7);
+    VariableSpec& variable = *result.mutable_plan()->add_variables();
+    variable.set_name("v");
+    variable.mutable_initial_value()->set_constant(0);
     return true;
   }
 
@@ -119,6 +122,17 @@ TEST_F(PlannerTest, PlanThatMakesNoSenseIsNamedAndAnotherWorkerIsAsked) {
   EXPECT_TRUE(Plan().ok());
 }
 
+// The job was refused, and nobody could tell which worker had said that.
+TEST_F(PlannerTest, WorkerWhosePlanHasNoVariablesIsNamed) {
+  AddWorker("a", [](PlanResult& result) {
+    result.mutable_plan()->set_train_examples(7);
+    return true;
+  });
+  EXPECT_EQ(Plan().status(),
+            absl::InvalidArgumentError("model: a finds no variables to train in it; must have at "
+                                       "least one"));
+}
+
 TEST_F(PlannerTest, AnotherWorkerIsAskedWhenOneLeaves) {
   uint64_t leaver = 0;
   leaver = AddWorker("a", [&](PlanResult&) {
@@ -186,6 +200,7 @@ TEST_F(PlannerTest, WorkerWhoseAnswerCameLateOwesNothing) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(Plan().status()));
   planner_.OnPlanResult({a, RegisterWorker()}, late);
   AddWorker("b", [](PlanResult& result) {
+    Plans(result);
     result.mutable_plan()->set_train_examples(8);
     return true;
   });
