@@ -44,12 +44,12 @@ absl::StatusOr<double> ValueOf(const JobSpec& spec, const Evaluated& evaluated,
   if (was_reported || !spec.model().has_custom()) return kNoNumber;
   std::vector<std::string> known;
   for (const auto& [name, value] : evaluated.metrics()) known.push_back(name);
-  return FieldError(absl::StrCat("evaluation.", path, ".metric"),
-                    absl::StrCat("'", PrintableName(metric), "'"),
-                    absl::StrCat("one of ", absl::StrJoin(known, ", "),
-                                 ", which the evaluation at "
-                                 "step ",
-                                 evaluated.step(), " reports"));
+  const std::string at = absl::StrCat("the evaluation at step ", evaluated.step());
+  return FieldError(
+      absl::StrCat("evaluation.", path, ".metric"), absl::StrCat("'", PrintableName(metric), "'"),
+      known.empty()
+          ? absl::StrCat("one that is reported, and ", at, " has no metrics")
+          : absl::StrCat("one of ", absl::StrJoin(known, ", "), ", which ", at, " reports"));
 }
 
 // Not before the first that is to, nor once more of the state that the job goes on from.

@@ -229,6 +229,10 @@ TEST_F(EvaluationVerdictTest, ACustomModelMustReportTheMetric) {
   EXPECT_THAT(std::string(verdict.status().message()),
               HasSubstr("evaluation.early_stopping.metric: 'eval_rank'; must be one of "));
   EXPECT_THAT(std::string(verdict.status().message()), HasSubstr("eval_score"));
+  evaluated.clear_metrics();
+  EXPECT_EQ(std::string(JudgeEvaluation(record_, evaluated).status().message()),
+            "evaluation.early_stopping.metric: 'eval_rank'; must be one that is reported, and the "
+            "evaluation at step 100 has no metrics");
 }
 
 }  // namespace

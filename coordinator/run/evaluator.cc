@@ -161,12 +161,17 @@ absl::Status Evaluator::TakeError(const EvaluationReport& report) {
   return absl::OkStatus();
 }
 
-void Evaluator::NoteLeftOut(size_t metrics, size_t left_out) {
-  if (left_out == 0) return;
-  trouble_ =
-      absl::StrCat("the evaluation at step ", *step_, " has ", metrics, " metrics, of which ",
-                   left_out, " are left out; must be at most ", kMostReportedMetrics,
-                   ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
+void Evaluator::NoteMetrics(const std::string& worker, size_t reported, size_t taken) {
+  if (reported == 0) {
+    trouble_ =
+        absl::StrCat("the evaluation at step ", *step_, " has no metrics (on ", worker,
+                     "): nobody learns how good the model is; a worker reports at least 'loss'");
+  } else if (taken < reported) {
+    trouble_ =
+        absl::StrCat("the evaluation at step ", *step_, " has ", reported, " metrics, of which ",
+                     reported - taken, " are left out; must be at most ", kMostReportedMetrics,
+                     ", with names of 1 to ", kMaxMetricNameBytes, " printable bytes");
+  }
 }
 
 absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationReport& report) {
@@ -192,7 +197,7 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   answered_at_ = options_.clock->Now();
   Evaluated evaluated =
       EvaluatedOf(result, *step_, /*at_end=*/may_be_last_ || *step_ >= total_steps_);
-  NoteLeftOut(result.metrics().size(), result.metrics().size() - evaluated.metrics().size());
+  NoteMetrics(report.name, result.metrics().size(), evaluated.metrics().size());
   return evaluated;
 }
 

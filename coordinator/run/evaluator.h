@@ -72,7 +72,8 @@ class Evaluator {
 
   // A result that has come; End follows. Nothing: not of this evaluation, or to be tried again.
   // Errors end the job. Of several workers that were asked the first answer counts. Of metrics that
-  // are too many, or have names that nobody can read, some are left out, which CheckWorker tells.
+  // are too many, or have names that nobody can read, some are left out, which CheckWorker tells;
+  // so it does where there are none.
   // REQUIRES: from a worker that was asked (Dispatcher::HasEvaluation).
   absl::StatusOr<absl::optional<Evaluated>> OnResult(const EvaluationReport& report);
 
@@ -93,7 +94,7 @@ class Evaluator {
   void Assign();
   void GiveUp(const std::string& name);
   absl::Status TakeError(const EvaluationReport& report);
-  void NoteLeftOut(size_t metrics, size_t left_out);
+  void NoteMetrics(const std::string& worker, size_t reported, size_t taken);
 
   const Options options_;
   uint64_t total_steps_;

@@ -264,6 +264,19 @@ TEST_F(EvaluatorTest, FinalErrorNamesTheWorkerAndCodesThatThereAreNotAreNotFinal
                                        "smaller learning rate may help"));
 }
 
+// It was taken in silence: the job went on as if it were evaluated.
+TEST_F(EvaluatorTest, EvaluationWithoutMetricsIsToldWithItsWorker) {
+  AddWorkers(1);
+  Begin();
+  EvaluationReport report{workers_[0], {}, "worker-0"};
+  report.result.set_evaluation_id(uint64_t{1} << 32 | 1);
+  const auto evaluated = evaluator_->OnResult(report);
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  EXPECT_TRUE(evaluated->has_value());
+  EXPECT_THAT(CheckWorker(),
+              HasSubstr("the evaluation at step 1 has no metrics (on worker-0): nobody learns"));
+}
+
 // The error of the one that was asked last made the coordinator deaf to it.
 TEST_F(EvaluatorTest, ResultOfAWorkerThatWasGivenUpCountsAfterAnErrorOfAnother) {
   AddWorkers(2);
