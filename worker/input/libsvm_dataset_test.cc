@@ -115,6 +115,11 @@ TEST_F(LibsvmDatasetTest, SkipsCommentsAndBlankLines) {
   EXPECT_THAT(LabelsOf("# one\n\n1 1:1 # two\r\n  \n0 1:1"), ElementsAre(1, 0));
 }
 
+// The first label was said to be a word that is no number.
+TEST_F(LibsvmDatasetTest, ByteOrderMarkAtTheBeginningIsSkipped) {
+  EXPECT_THAT(LabelsOf("\xef\xbb\xbf+1 1:1\n-1 1:1\n"), ElementsAre(1, 0));
+}
+
 TEST_F(LibsvmDatasetTest, MinusAndPlusOneMeanZeroAndOne) {
   EXPECT_THAT(LabelsOf("-1 1:1\n+1 1:1\n1 1:1\n-1 1:1\n"), ElementsAre(0, 1, 1, 0));
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 
@@ -32,6 +33,7 @@ absl::StatusOr<bool> LineReader::Next() {
   begin_ += length + (newline != nullptr ? 1 : 0);
   line_ = absl::string_view(start, length);
   if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
+  if (number_ == 0) absl::ConsumePrefix(&line_, kByteOrderMark);
   ++number_;
   return true;
 }

@@ -12,6 +12,9 @@
 
 namespace millrace::worker {
 
+// What some programs write before a text in UTF-8. It is no part of the text.
+inline constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Holds a window of the file that is as large as its longest line. Not thread-safe.
 class LineReader {
  public:
@@ -20,7 +23,8 @@ class LineReader {
   // `file` is not owned and must outlive this object.
   explicit LineReader(InputFile* file) : file_(*file) {}
 
-  // Moves on; false at the end. A last line need not end in '\n'. Blocks while it reads.
+  // Moves on; false at the end. A last line need not end in '\n', and a byte order mark before the
+  // first one is skipped. Blocks while it reads.
   // INVALID_ARGUMENT: a line longer than kMaxLineBytes; others as InputFile::Read.
   absl::StatusOr<bool> Next();
 

@@ -44,6 +44,12 @@ TEST(LineReaderTest, TakesOffCarriageReturns) {
   EXPECT_THAT(LinesOf("a\r\nb\r"), ElementsAre("a", "b"));
 }
 
+TEST(LineReaderTest, ByteOrderMarkIsNoPartOfTheFirstLine) {
+  const std::string mark(kByteOrderMark);
+  EXPECT_THAT(LinesOf(mark + "a\n" + mark + "b\n"), ElementsAre("a", mark + "b"));
+  EXPECT_THAT(LinesOf("\xef\xbb"), ElementsAre("\xef\xbb"));
+}
+
 TEST(LineReaderTest, LinesMayBeLongerThanTheBufferAndStraddleItsEnd) {
   const std::string longest(200'000, 'x');
   std::string content;

@@ -92,8 +92,16 @@ class NpyFloatDecoder final : public RecordDecoder {
   absl::Status Append(absl::string_view record, Batch* batch) const override {
     std::vector<float>& floats =
         (target_.is_label ? batch->labels : batch->features)[target_.index].floats;
+    const size_t begin = floats.size();
     const auto divisor = static_cast<float>(target_.divide_by > 0 ? target_.divide_by : 1.0);
-    return ForEachElement(type_, record, [&](auto number) {
+    return ForEachElement(type_, record, [&](auto number) -> absl::Status {
+      if constexpr (std::is_same_v<decltype(number), double>) {
+        if (std::isfinite(number) && !std::isfinite(ToFloat(number))) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(target_.name, ": element ", floats.size() - begin, " is ", number,
+                           "; must be between -3.40282e+38 and 3.40282e+38, as float32 is"));
+        }
+      }
       floats.push_back(ToFloat(number) / divisor);
       return absl::OkStatus();
     });

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "worker/input/example_spec.h"
 #include "worker/input/npy_header.h"
@@ -16,6 +17,7 @@ ElementType NpyElementType(const NpyType& type, bool is_label, double divide_by)
 
 // Of rows as a file has them, in C's order. The decoder fills features[index] or labels[index].
 struct NpyTarget {
+  std::string name;  // Of the feature or label, for messages.
   bool is_label = false;
   size_t index = 0;
   double divide_by = 0;

@@ -136,7 +136,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
     kept += array.kept_bytes();
     MILLRACE_RETURN_IF_ERROR(CheckSameRows(arrays.front(), array, column.field));
     std::vector<TensorSpec>& tensors = column.is_label ? example.labels : example.features;
-    const NpyTarget target = {column.is_label, tensors.size(), column.spec.divide_by()};
+    const NpyTarget target = {column.spec.name(), column.is_label, tensors.size(),
+                              column.spec.divide_by()};
     tensors.push_back(DescribeColumn(column, array));
     parts.columns.push_back({array.TakeRecords(), MakeNpyDecoder(array.type(), target)});
   }

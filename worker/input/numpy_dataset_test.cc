@@ -1,5 +1,6 @@
 #include "worker/input/numpy_dataset.h"
 
+#include <cmath>
 #include <memory>
 #include <random>
 #include <string>
@@ -333,6 +334,21 @@ TEST_F(NumpyDatasetTest, WhatIsWrongIsReportedWithItsPlace) {
   std::string nan = f4;
   nan.replace(128 + 4 * 7, 4, std::string("\0\0\xc0\x7f", 4));
   EXPECT_THAT(ErrorOfX(nan), HasSubstr("x.npy: example 1: features: element 1 is nan"));
+}
+
+// They were said to be inf, which the file does not have.
+TEST_F(NumpyDatasetTest, Float64ThatNoFloat32HoldsIsShown) {
+  set_.mutable_numpy()->clear_label();
+  const auto file = [](double second) {
+    const double values[] = {1.5, second};
+    return Npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2), }",
+               std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+  };
+  EXPECT_THAT(ErrorOfX(file(-1e300)),
+              HasSubstr("x.npy: example 0: features: element 1 is -1e+300; must be between "
+                        "-3.40282e+38 and 3.40282e+38, as float32 is"));
+  EXPECT_THAT(ErrorOfX(file(HUGE_VAL)), HasSubstr("features: element 1 is inf; must be finite"));
+  EXPECT_THAT(ReadAllExamples(*OpenX(file(3.4e38))).features[0].floats, ElementsAre(1.5f, 3.4e38f));
 }
 
 TEST_F(NumpyDatasetTest, ArraysThatCannotBeUsedAreRefused) {

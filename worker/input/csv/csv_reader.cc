@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "worker/input/line_reader.h"
 
 namespace millrace::worker {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
-constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr char kQuote = '"';
 
 }  // namespace
