@@ -12,6 +12,7 @@
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -62,7 +63,7 @@ class CheckpointTest : public testing::Test {
   static std::function<grpc::Status(grpc::ServerContext*)> WritingForEver(Gate* begun) {
     return [begun](grpc::ServerContext* context) {
       begun->Open();
-      while (!context->IsCancelled()) std::this_thread::yield();
+      SpinUntil("a cancellation", [&] { return context->IsCancelled(); });
       return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
     };
   }

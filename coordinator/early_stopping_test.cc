@@ -13,6 +13,7 @@
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -306,7 +307,7 @@ TEST_F(EarlyStoppingTest, WhereTheLastStateIsTheBestItIsKept) {
 TEST_F(EarlyStoppingTest, AnEvaluationWhoseStateIsLostBeforeItIsKeptDoesNotCount) {
   cluster_.ps(0).set_on_write([&](grpc::ServerContext* context) {
     gate_.Open();
-    while (!context->IsCancelled()) std::this_thread::yield();
+    SpinUntil("a cancellation", [&] { return context->IsCancelled(); });
     return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
   });
   cluster_.AddWorker(Finds({{10, 0.1}, {20, 0.3}, {30, 0.2}, {40, 0.25}}));

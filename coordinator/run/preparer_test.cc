@@ -14,6 +14,7 @@
 #include "coordinator/run/planning_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -104,10 +105,10 @@ TEST_F(PreparerTest, JobWaitsForLongerAndLongerWhileWorkersAreLostPlanningIt) {
               AllOf(HasSubstr("a, b were lost"), HasSubstr("after 10s"), HasSubstr("cancelled")));
   EXPECT_THAT(job_->Status().message(), HasSubstr("waits for another try to plan it (a, b"));
   inbox_.Wake();
-  while (!done) {
+  SpinUntil("the plan", [&] {
     clock_.Advance(absl::Seconds(1));
-    std::this_thread::yield();
-  }
+    return done.load();
+  });
   runner.join();
   EXPECT_THAT(AwaitNotice("were lost"), AllOf(HasSubstr("b, c were lost"), HasSubstr("after 20s")));
   EXPECT_EQ(job_->state(), PENDING);

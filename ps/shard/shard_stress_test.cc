@@ -13,6 +13,7 @@
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
 #include "testing/seed/test_seed.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::ps {
 namespace {
@@ -72,7 +73,7 @@ class ShardStressTest : public ::testing::TestWithParam<uint32_t> {
     for (uint64_t s = 0; s < kStreams; ++s) shard_->StreamEnded(first_stream + s);
     if (break_off) return false;
     // A push that is complete may still wait for the turn, which other threads work on.
-    while (answers == 0) std::this_thread::yield();
+    SpinUntil("an answer to the push", [&] { return answers > 0; });
     return !refused;
   }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "ps/store/shard_checkpoint_fixture.h"
 #include "ps/store/shard_store.h"
 #include "testing/faults/fault_file_system.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::ps {
 namespace {
@@ -526,7 +526,7 @@ TEST_F(ShardCheckpointTest, DroppedShardIsNotKeptByACheckpointOfIt) {
       Write(MakeCheckpointRequest(0, checkpoints_, BeginCheckpoint(checkpoints_)), [&] {
         if (++asked != kInTheMiddle) return false;
         EXPECT_TRUE(store_->Drop("job", 0, 1).ok());
-        while (!shard.expired()) std::this_thread::yield();  // A lane is done with it soon.
+        SpinUntil("a lane being done with it", [&] { return shard.expired(); });
         return false;
       });
   EXPECT_EQ(dropped.status().code(), absl::StatusCode::kNotFound);
