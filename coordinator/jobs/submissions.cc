@@ -83,6 +83,8 @@ absl::StatusOr<std::string> Submissions::Take(const SubmitJobRequest& request,
 
 absl::StatusOr<std::string> Submissions::TakeReserved(const SubmitJobRequest& request,
                                                       const std::function<bool()>& cancelled) {
+  // While the disk is full clients ask again and again: no worker plans for them in vain.
+  MILLRACE_RETURN_IF_ERROR(journal_->CheckWritable());
   JobRecord record;
   record.set_request_id(request.request_id());
   *record.mutable_spec() = request.spec();

@@ -129,6 +129,9 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
   return entries;
 }
 
+// What is there already is written once more.
+absl::Status Journal::CheckWritable() { return Put({{kFormatKey, kFormat}}, /*sync=*/false); }
+
 absl::Status Journal::Write(const JobRecord& record) {
   // With the step: of what was told before, a later step may have been taken back.
   return Put({{JobKey(record.number()), record.SerializeAsString()},

@@ -35,6 +35,9 @@ class Journal {
   // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read.
   absl::StatusOr<std::vector<Entry>> ReadJobs() const;
 
+  // Whether something can be written at all, for those who have much to do before they write.
+  absl::Status CheckWritable();
+
   // Returns when the record is on disk; it replaces the one of the same number.
   absl::Status Write(const JobRecord& record);
 
