@@ -1,9 +1,12 @@
 #include "client/commands/command_declaration.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
+#include "common/plain_name.h"
+#include "common/printable.h"
 #include "worker/devices.h"
 
 namespace millrace::client {
@@ -18,6 +21,12 @@ constexpr char kExportTo[] =
 std::string WhatIsWrongWithDevice(const std::string& name) {
   const absl::Status status = worker::CheckDeviceName(name);
   return std::string(absl::StripPrefix(status.message(), "device: "));
+}
+
+// "": a job can have it.
+std::string WhatIsWrongWithJobId(const std::string& id) {
+  if (IsPlainName(id)) return "";
+  return absl::StrCat("'", PrintableName(id), "'; must be letters, digits, '_', '-' and '.'");
 }
 
 }  // namespace
@@ -319,6 +328,7 @@ void CommandDeclaration::AddJobFile(CLI::App* command) {
 void CommandDeclaration::AddJobId(CLI::App* command) {
   command->add_option("JOB_ID", Of(command)->job_id, "The job, as `millrace submit` printed it")
       ->required()
+      ->check(WhatIsWrongWithJobId)
       ->type_name("");
 }
 

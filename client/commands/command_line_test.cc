@@ -60,6 +60,15 @@ TEST_F(CommandLineTest, CancelTakesATimeout) {
   EXPECT_THAT(err_.str(), HasSubstr("soon; must be a duration"));
 }
 
+// The coordinator was asked, and what it said was that a request's bytes are no message.
+TEST_F(CommandLineTest, WhatCanBeNoJobsIdIsRefused) {
+  EXPECT_TRUE(IsWrong({"status", "job-\xff", "--cluster=h:1"}));
+  EXPECT_THAT(err_.str(),
+              HasSubstr("JOB_ID: 'job-\\xff'; must be letters, digits, '_', '-' and '.'"));
+  EXPECT_EQ(Flagged({"status", "mnist_cnn.v2-17-ab3z", "--cluster=h:1"}).job_id,
+            "mnist_cnn.v2-17-ab3z");
+}
+
 TEST_F(CommandLineTest, SetTakesOneValueAndCanBeRepeated) {
   const Flags flags = Flagged({"train", "--set", "epochs=1", "job.textproto", "--set=strides=1,2",
                                "--data=DIR", "--ps=3", "--workers=4", "--export", "out", "--json"});
