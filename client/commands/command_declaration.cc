@@ -312,7 +312,8 @@ CLI::App* CommandDeclaration::AddOfCluster(const std::string& name,
 void CommandDeclaration::AddJobFile(CLI::App* command) {
   command
       ->add_option("JOB.textproto", Of(command)->job_file,
-                   "The job: a JobSpec in protobuf text format")
+                   "The job: a JobSpec in protobuf text format, of at most 2 MiB; /dev/stdin or "
+                   "another pipe is read to its end")
       ->required()
       ->type_name("");
   command->add_option("--data", Of(command)->data, "The folder of the job's data (data.directory)")

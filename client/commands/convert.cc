@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -35,8 +37,17 @@ std::string ToText(const KerasModel& converted) {
   return text;
 }
 
+// What is read here and there, and more than once: a pipe would be waited for without end.
+absl::Status CheckIsNoPipe(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(path, ignored)) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat("cannot read ", path, ": it is a pipe; must be a file, as Keras wrote it"));
+}
+
 // The model; its weights where they are to be written and it has them.
 absl::StatusOr<KerasFile> ReadModelFile(const Flags& flags) {
+  MILLRACE_RETURN_IF_ERROR(CheckIsNoPipe(flags.path));
   const bool with_weights = !flags.weights.empty() && flags.weights_file.empty();
   switch (KerasFormatOf(flags.path)) {
     case KerasFormat::kArchive:
@@ -55,6 +66,7 @@ absl::StatusOr<KerasFile> ReadModelFile(const Flags& flags) {
 absl::StatusOr<KerasFile> ReadFiles(const Flags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(KerasFile file, ReadModelFile(flags));
   if (!flags.weights_file.empty()) {
+    MILLRACE_RETURN_IF_ERROR(CheckIsNoPipe(flags.weights_file));
     MILLRACE_ASSIGN_OR_RETURN(file.weights, Hdf5File::Open(flags.weights_file));
   }
   if (flags.weights.empty() || file.weights.has_value()) return file;

@@ -1,5 +1,7 @@
 #include "client/commands/convert.h"
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -90,6 +92,20 @@ TEST_F(ConvertTest, WhatIsMissingIsNamed) {
   run_.flags().path = "/no/such/model.keras";
   EXPECT_THAT(run_.Run(RunConvert).status().ToString(),
               HasSubstr("cannot read the Keras model /no/such/model.keras: No such file"));
+}
+
+// It waited for them without end.
+TEST_F(ConvertTest, PipesAreRefused) {
+  const std::string pipe = absl::StrCat(::testing::TempDir(), "/pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string refusal =
+      absl::StrCat("cannot read ", pipe, ": it is a pipe; must be a file, as Keras wrote it");
+  run_.flags().path = pipe;
+  EXPECT_THAT(run_.Run(RunConvert).status().ToString(), HasSubstr(refusal));
+  run_.flags().path = KerasFileNamed("sequences.keras3.json");
+  run_.flags().weights = Weights();
+  run_.flags().weights_file = pipe;
+  EXPECT_THAT(run_.Run(RunConvert).status().ToString(), HasSubstr(refusal));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "client/commands/load_job.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/exit_code.h"
 #include "client/testing/small_checkpoint.h"
 #include "client/testing/small_job.h"
@@ -120,6 +123,18 @@ TEST(LoadJobTest, DataOfTheFileStays) {
   const auto spec = Load(FlagsOf(WriteFile("with_data.textproto", "data { directory: 'here' }")));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->data().directory(), "here");
+}
+
+TEST(LoadJobTest, JobMayComeThroughAPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const std::string job = SmallJob();
+  ASSERT_EQ(write(ends[1], job.data(), job.size()), static_cast<ssize_t>(job.size()));
+  close(ends[1]);
+  const auto spec = Load(FlagsOf(absl::StrCat("/dev/fd/", ends[0])));
+  close(ends[0]);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->epochs(), 3u);
 }
 
 TEST(LoadJobTest, FilesThatCannotBeReadAreWrongUsage) {
