@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace {
 namespace {
@@ -17,20 +18,13 @@ constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 class MemoryLimitTest : public ::testing::Test {
  protected:
-  MemoryLimitTest() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = ::testing::TempDir() + "/" + test->name();
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-  }
-
   void Write(const std::string& path, absl::string_view text) {
     const std::filesystem::path whole = root_ + path;
     std::filesystem::create_directories(whole.parent_path());
     std::ofstream(whole) << text;
   }
 
-  std::string root_;
+  std::string root_ = EmptyTestDirectory("root");
 };
 
 TEST_F(MemoryLimitTest, IsAtMostTheMachinesMemoryAndNeverZero) {

@@ -6,12 +6,12 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 #include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
@@ -25,13 +25,6 @@ using ::testing::SizeIs;
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/checkpoints-", getpid(), "-",
-                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-  }
-  ~CheckpointTest() override { std::filesystem::remove_all(directory_); }
-
   JobSpec Job(uint64_t steps) const {
     JobSpec spec = PlainJob(steps);
     spec.mutable_checkpoints()->set_directory(directory_);
@@ -68,7 +61,7 @@ class CheckpointTest : public testing::Test {
     };
   }
 
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("checkpoints");
 };
 
 TEST_F(CheckpointTest, JobsEndIsSaved) {

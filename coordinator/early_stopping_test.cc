@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 #include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
@@ -25,13 +25,7 @@ using ::testing::SizeIs;
 
 class EarlyStoppingTest : public testing::Test {
  protected:
-  EarlyStoppingTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/best-", getpid(), "-",
-                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-    cluster_.StartPs();
-  }
-  ~EarlyStoppingTest() override { std::filesystem::remove_all(directory_); }
+  EarlyStoppingTest() { cluster_.StartPs(); }
 
   // Of 200 steps, evaluated every 10.
   static JobSpec StoppingJob(uint32_t patience) {
@@ -92,7 +86,7 @@ class EarlyStoppingTest : public testing::Test {
     EXPECT_EQ(best->best().checkpoint().number(), best->number());
   }
 
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("checkpoints");
   // They outlive the members that stand at them.
   Gate gate_;
   Gate second_gate_;

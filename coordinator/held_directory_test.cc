@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/file_system.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::coordinator {
@@ -59,13 +60,6 @@ CoordinatorOptions OneJobRunning() {
 
 class HeldDirectoryTest : public ::testing::Test {
  protected:
-  HeldDirectoryTest()
-      : held_(absl::StrCat(::testing::TempDir(), "/held-", getpid(), "-",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(held_);
-  }
-  ~HeldDirectoryTest() override { std::filesystem::remove_all(held_); }
-
   JobSpec Job(const std::string& name) const {
     JobSpec spec = PlainJob(20);
     spec.set_name(name);
@@ -79,7 +73,7 @@ class HeldDirectoryTest : public ::testing::Test {
                 AllOf(HasSubstr("'" + held_ + "' is held by " + who), HasSubstr("name another")));
   }
 
-  const std::string held_;
+  const std::string held_ = TestDirectory("held");
 };
 
 // Both were taken, and the loser heard of it at its first checkpoint.

@@ -26,6 +26,7 @@
 #include "ps/shard_admin.h"
 #include "ps/store/checkpoint_test_util.h"
 #include "rocksdb/file_system.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
@@ -34,7 +35,6 @@ using ::millrace::testing::BeginCheckpoint;
 using ::millrace::testing::FakeCoordinator;
 using ::millrace::testing::MakeCheckpointRequest;
 using ::millrace::testing::MakePush;
-using ::millrace::testing::NewTestDirectory;
 using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
@@ -55,7 +55,7 @@ class ServedPs : public ShardAdmin {
  public:
   explicit ServedPs(const std::string& name, PsServerOptions options = {})
       : options_(std::move(options)) {
-    options_.data_dir = NewTestDirectory(name);
+    options_.data_dir = TestDirectory(name);
     Restart();
   }
 
@@ -90,7 +90,7 @@ class ServedPs : public ShardAdmin {
 
 class PsCheckpointTest : public ::testing::Test {
  protected:
-  PsCheckpointTest() : checkpoints_(NewTestDirectory("checkpoints")) {
+  PsCheckpointTest() : checkpoints_(TestDirectory("checkpoints")) {
     std::filesystem::create_directories(checkpoints_);
   }
 

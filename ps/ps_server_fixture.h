@@ -13,12 +13,13 @@
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
 #include "ps/shard_admin.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 
 class PsServerTest : public ::testing::Test, protected ShardAdmin {
  protected:
-  PsServerTest() : data_dir_(millrace::testing::NewTestDirectory("data")) { Start(); }
+  PsServerTest() : data_dir_(TestDirectory("data")) { Start(); }
 
   void Start() {
     PsServerOptions options;

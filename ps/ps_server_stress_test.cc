@@ -14,6 +14,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
+#include "testing/directory/test_directory.h"
 #include "testing/seed/test_seed.h"
 
 namespace millrace::ps {
@@ -21,7 +22,6 @@ namespace {
 
 using ::millrace::testing::MakePush;
 using ::millrace::testing::MakeSpec;
-using ::millrace::testing::NewTestDirectory;
 using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
@@ -35,7 +35,7 @@ class PsServerStressTest : public ::testing::Test {
  protected:
   PsServerStressTest() : spec_(MakeSpec({kElements, 3}, /*replicas=*/0, kSteps)) {
     PsServerOptions options;
-    options.data_dir = NewTestDirectory("data");
+    options.data_dir = TestDirectory("data");
     server_ = *PsServer::Start(options);
     CreateShardRequest request;
     *request.mutable_spec() = spec_;

@@ -1,23 +1,13 @@
 #include "ps/ps_test_util.h"
 
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/wire/encoding.h"
 #include "common/wire/piece_elements.h"
 #include "gtest/gtest.h"
 
 namespace millrace::testing {
-
-std::string NewTestDirectory(const std::string& name) {
-  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path = absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(), ".",
-                                        test->name(), ".", name);
-  std::filesystem::remove_all(path);
-  return path;
-}
 
 PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
                      const std::vector<PieceRange>& ranges, float value) {

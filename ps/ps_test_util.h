@@ -16,9 +16,6 @@
 
 namespace millrace::testing {
 
-// An empty directory that no other test uses.
-std::string NewTestDirectory(const std::string& name);
-
 // A message of a push that sets `pieces`' data to `value` throughout.
 struct PieceRange {
   uint32_t slice = 0;

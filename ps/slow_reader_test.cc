@@ -10,13 +10,13 @@
 #include "gtest/gtest.h"
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakePull;
 using ::millrace::testing::MakeSpec;
-using ::millrace::testing::NewTestDirectory;
 using ::millrace::testing::Puller;
 using ::testing::HasSubstr;
 
@@ -27,7 +27,7 @@ class SlowReaderTest : public ::testing::Test {
  protected:
   SlowReaderTest() : spec_(MakeSpec({kBlocks * kBlockElements}, /*replicas=*/1)) {
     PsServerOptions options;
-    options.data_dir = NewTestDirectory("data");
+    options.data_dir = TestDirectory("data");
     options.clock = &clock_;
     server_ = *PsServer::Start(options);
     channel_ = CreateChannel(server_->address());

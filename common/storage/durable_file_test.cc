@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace {
@@ -18,14 +19,6 @@ using ::millrace::testing::FaultFileSystem;
 
 class DurableFileTest : public ::testing::Test {
  protected:
-  DurableFileTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/durable_file_test/",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())),
-        path_(absl::StrCat(directory_, "/file")) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-
   // How many files are in the directory.
   size_t Files() const {
     size_t files = 0;
@@ -35,8 +28,8 @@ class DurableFileTest : public ::testing::Test {
     return files;
   }
 
-  const std::string directory_;
-  const std::string path_;
+  const std::string directory_ = EmptyTestDirectory("files");
+  const std::string path_ = directory_ + "/file";
 };
 
 TEST_F(DurableFileTest, FileIsThereWithItsCommit) {

@@ -9,6 +9,7 @@
 #include "common/storage/rocks_database.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace {
 namespace {
@@ -18,13 +19,6 @@ using ::testing::HasSubstr;
 
 class LogCheckTest : public ::testing::Test {
  protected:
-  LogCheckTest()
-      : path_(absl::StrCat(::testing::TempDir(), "/log_check_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-
   // What a kill leaves of a database of `records` records, of up to 40,000 bytes, some of which
   // blocks divide: all of them are in its log.
   void Write(int records) {
@@ -62,7 +56,7 @@ class LogCheckTest : public ::testing::Test {
     return RocksDatabase::Open(killed_, {.damaged_logs = damaged_logs}).status();
   }
 
-  const std::string path_;
+  const std::string path_ = EmptyTestDirectory("logs");
   const std::string killed_ = path_ + "/killed";
 };
 

@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace {
@@ -20,10 +21,6 @@ using ::testing::HasSubstr;
 
 class RocksDatabaseTest : public ::testing::Test {
  protected:
-  RocksDatabaseTest()
-      : path_(absl::StrCat(::testing::TempDir(), "/rocks_database_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
-
   // An empty directory, and a disk that works.
   void Begin() {
     database_.reset();
@@ -52,7 +49,7 @@ class RocksDatabaseTest : public ::testing::Test {
   }
   std::string Get() { return (*database_->Get("key")).value_or("nothing"); }
 
-  const std::string path_;
+  const std::string path_ = TestDirectory("database");
   SimulatedClock clock_;
   std::shared_ptr<FaultFileSystem> files_;
   std::unique_ptr<RocksDatabase> database_;

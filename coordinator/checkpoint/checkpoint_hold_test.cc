@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -23,20 +24,10 @@ using ::testing::HasSubstr;
 
 class CheckpointHoldTest : public ::testing::Test {
  protected:
-  CheckpointHoldTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/checkpoint-hold-", getpid(), "-",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())),
-        file_(directory_ + "/held-by"),
-        first_(RealFileSystem(), directory_),
-        second_(RealFileSystem(), directory_) {
-    std::filesystem::remove_all(directory_);
-  }
-  ~CheckpointHoldTest() override { std::filesystem::remove_all(directory_); }
-
-  const std::string directory_;
-  const std::string file_;
-  CheckpointHold first_;
-  CheckpointHold second_;
+  const std::string directory_ = TestDirectory("checkpoints");
+  const std::string file_ = directory_ + "/held-by";
+  CheckpointHold first_{RealFileSystem(), directory_};
+  CheckpointHold second_{RealFileSystem(), directory_};
 };
 
 TEST_F(CheckpointHoldTest, WhoComesSecondIsToldWhoHoldsWhichDirectory) {

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_directory.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "coordinator/checkpoint/checkpointer.h"
 #include "coordinator/testing/fake_shard_files.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::coordinator {
 
@@ -100,16 +100,12 @@ class ScriptedShards final : public CheckpointShards {
 
 class CheckpointerTest : public ::testing::Test {
  protected:
-  CheckpointerTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/checkpointer-", getpid(), "-",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
+  CheckpointerTest() {
     spec_.mutable_checkpoints()->set_directory(directory_);
     spec_.mutable_checkpoints()->mutable_period()->set_seconds(600);
     spec_.mutable_optimizer()->mutable_sgd();
     clock_.Advance(absl::Hours(9));
   }
-  ~CheckpointerTest() override { std::filesystem::remove_all(directory_); }
 
   void Open(const FileSystemPtr& file_system = RealFileSystem()) {
     checkpointer_ = std::make_unique<Checkpointer>(
@@ -280,7 +276,7 @@ class CheckpointerTest : public ::testing::Test {
     situation_.shards = shards_.states;
   }
 
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("checkpoints");
   SimulatedClock clock_;
   JobSpec spec_;
   CheckpointOwner owner_{.job_id = kSavedJob, .earlier_job_ids = {}};

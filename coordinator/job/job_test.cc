@@ -1,12 +1,12 @@
 #include "coordinator/job/job.h"
 
-#include <filesystem>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -16,12 +16,7 @@ using ::testing::MatchesRegex;
 
 class JobTest : public testing::Test {
  protected:
-  JobTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/job-",
-                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-    Reopen();
-  }
+  JobTest() { Reopen(); }
 
   void Reopen() {
     journal_.reset();
@@ -51,7 +46,7 @@ class JobTest : public testing::Test {
   }
 
   SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("journal");
   std::unique_ptr<Journal> journal_;
 };
 

@@ -2,19 +2,17 @@
 // that others hold, see coordinator/*_test.cc.
 #include "coordinator/jobs/submissions.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "coordinator/jobs/job_table_fixture.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -27,16 +25,7 @@ bool Stays() { return false; }
 
 class SubmissionsTest : public JobTableFixture {
  protected:
-  SubmissionsTest()
-      : directory_(NormalDirectory(
-            absl::StrCat(::testing::TempDir(), "/submitted-", getpid(), "-",
-                         ::testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    std::filesystem::remove_all(directory_);
-  }
-  ~SubmissionsTest() override {
-    table_.Stop();
-    std::filesystem::remove_all(directory_);
-  }
+  ~SubmissionsTest() override { table_.Stop(); }
 
   static SubmitJobRequest Request(const std::string& id, uint64_t steps = 2) {
     SubmitJobRequest request;
@@ -52,7 +41,7 @@ class SubmissionsTest : public JobTableFixture {
   }
 
   Submissions submissions_{environment_, journal_.get(), &table_};
-  const std::string directory_;
+  const std::string directory_ = NormalDirectory(TestDirectory("checkpoints"));
 };
 
 TEST_F(SubmissionsTest, RepeatedRequestMakesNoSecondJob) {

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::coordinator {
@@ -22,12 +23,6 @@ using ::testing::SizeIs;
 
 class JournalTest : public ::testing::Test {
  protected:
-  JournalTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/journal-",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-  }
-
   void ExpectRefused() {
     const auto journal = Journal::Open(directory_);
     ASSERT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition) << journal.status();
@@ -41,7 +36,7 @@ class JournalTest : public ::testing::Test {
     return record;
   }
 
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("journal");
 };
 
 TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {

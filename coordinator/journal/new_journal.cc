@@ -1,21 +1,14 @@
 #include "coordinator/journal/new_journal.h"
 
-#include <filesystem>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "glog/logging.h"
-#include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::coordinator {
 
 std::unique_ptr<Journal> OpenNewJournal() {
-  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string directory =
-      absl::StrCat(::testing::TempDir(), "/", test.test_suite_name(), ".", test.name());
-  std::filesystem::remove_all(directory);
-  auto journal = Journal::Open(directory);
+  auto journal = Journal::Open(TestDirectory("journal"));
   CHECK(journal.ok()) << journal.status();
   return *std::move(journal);
 }

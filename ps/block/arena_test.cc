@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/block/block.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
@@ -28,10 +28,7 @@ constexpr size_t kBytes = kElements * sizeof(float);
 
 class ArenaTest : public ::testing::Test {
  protected:
-  ArenaTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/arena_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(root_);
+  ArenaTest() {
     fs::create_directories(root_ + "/shm");
     MakeDataDirectory("data", "0123");
     options_.parent = root_ + "/shm";
@@ -90,7 +87,7 @@ class ArenaTest : public ::testing::Test {
     return bytes;
   }
 
-  const std::string root_;
+  const std::string root_ = TestDirectory("root");
   SimulatedClock clock_;
   bool full_ = false;
   int segments_made_ = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,12 +13,13 @@
 #include "gtest/gtest.h"
 #include "ps/cut/cut_store.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 
 class CutFixture : public ::testing::Test {
  protected:
-  CutFixture() : path_(NewDirectory()) { Reopen(); }
+  CutFixture() { Reopen(); }
 
   void Reopen() {
     store_.reset();
@@ -65,19 +65,9 @@ class CutFixture : public ::testing::Test {
     return cuts;
   }
 
-  const std::string path_;
+  const std::string path_ = EmptyTestDirectory("data");
   BlockPool pool_;
   std::unique_ptr<CutStore> store_;
-
- private:
-  static std::string NewDirectory() {
-    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string path =
-        absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(), ".", test->name());
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-    return path;
-  }
 };
 
 }  // namespace millrace::ps

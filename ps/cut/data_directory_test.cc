@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::ps {
@@ -23,12 +24,6 @@ using ::testing::HasSubstr;
 
 class DataDirectoryTest : public ::testing::Test {
  protected:
-  DataDirectoryTest()
-      : path_(absl::StrCat(::testing::TempDir(), "/data_directory_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(path_);
-  }
-
   void WriteFile(const std::string& name, const std::string& text) {
     std::filesystem::create_directories(path_);
     std::ofstream(absl::StrCat(path_, "/", name)) << text;
@@ -42,7 +37,7 @@ class DataDirectoryTest : public ::testing::Test {
     return std::string(directory.status().message());
   }
 
-  const std::string path_;
+  const std::string path_ = TestDirectory("data");
 };
 
 TEST_F(DataDirectoryTest, KeepsItsId) {

@@ -1,14 +1,12 @@
 #include "ps/cut/flusher.h"
 
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -16,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
@@ -45,15 +44,10 @@ class RunawayClock final : public Clock {
 class FlusherTest : public ::testing::Test {
  protected:
   FlusherTest() {
-    const std::string path =
-        absl::StrCat(::testing::TempDir(), "/flusher_test/",
-                     ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
     DatabaseOptions options;
     options.clock = &clock_;
     options.fault = [this](absl::string_view operation) { return Operate(operation); };
-    store_ = *CutStore::Open(path, options);
+    store_ = *CutStore::Open(EmptyTestDirectory("data"), options);
   }
 
   // The disk: it counts cuts, hangs, or fails.

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/warning_count.h"
@@ -16,6 +15,7 @@
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/arena_recovery.h"
 #include "ps/store/shard_store.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
@@ -32,10 +32,7 @@ constexpr uint64_t kElements = kBlockElements + 10;
 
 class ArenaStoreTest : public ::testing::Test {
  protected:
-  ArenaStoreTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/arena_store_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(root_);
+  ArenaStoreTest() {
     fs::create_directories(arena_);
     Open();
   }
@@ -98,7 +95,7 @@ class ArenaStoreTest : public ::testing::Test {
     return bytes;
   }
 
-  const std::string root_;
+  const std::string root_ = TestDirectory("root");
   SimulatedClock clock_;
   const std::string arena_base_ = root_ + "/shm";
   std::string arena_ = arena_base_;

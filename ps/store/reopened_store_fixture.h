@@ -8,17 +8,16 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "gtest/gtest.h"
 #include "ps/store/shard_store.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 
 class ReopenedStoreTest : public ::testing::Test {
  protected:
-  ReopenedStoreTest() : root_(Root()) {
-    std::filesystem::remove_all(root_);
+  ReopenedStoreTest() {
     std::filesystem::create_directories(root_ + "/shm");
     Open(/*arena=*/true);
   }
@@ -36,16 +35,10 @@ class ReopenedStoreTest : public ::testing::Test {
 
   std::shared_ptr<Shard> Find(uint32_t shard = 0) { return *store_->shards().Find("job", shard); }
 
-  const std::string root_;  // Of the test alone.
+  const std::string root_ = TestDirectory("root");
   SimulatedClock clock_;
   uint64_t push_id_ = 0;
   std::unique_ptr<ShardStore> store_;
-
- private:
-  static std::string Root() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    return absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(), "/", test->name());
-  }
 };
 
 }  // namespace millrace::ps

@@ -22,6 +22,7 @@
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/checkpoint_test_util.h"
 #include "ps/store/shard_store.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::ps {
@@ -39,14 +40,7 @@ class ShardCheckpointTest : public ::testing::Test {
  protected:
   using TestJob = millrace::testing::TestJob;
 
-  ShardCheckpointTest()
-      : root_(absl::StrCat(::testing::TempDir(), "/shard_checkpoint_test/",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())),
-        checkpoints_(root_ + "/checkpoints") {
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-    Open("a");
-  }
+  ShardCheckpointTest() { Open("a"); }
 
   // Serves another data directory, or the same one again.
   void Open(const std::string& name) {
@@ -125,8 +119,8 @@ class ShardCheckpointTest : public ::testing::Test {
   SimulatedClock clock_;
   Clock* store_clock_ = &clock_;      // Of the stores that are opened from now on.
   std::function<void()> before_cut_;  // Called once, before a cut is written.
-  const std::string root_;
-  const std::string checkpoints_;
+  const std::string root_ = EmptyTestDirectory("root");
+  const std::string checkpoints_ = root_ + "/checkpoints";
   std::shared_ptr<millrace::testing::FaultFileSystem> files_;
   std::unique_ptr<ShardStore> store_;
 };

@@ -17,6 +17,7 @@
 #include "ps/cut/cut_keys.h"
 #include "ps/cut/database.h"
 #include "ps/shard/shard_test_util.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::ps {
 namespace {
@@ -75,12 +76,7 @@ class FaultyDisk {
 
 class ShardStoreTest : public ::testing::Test {
  protected:
-  ShardStoreTest()
-      : directory_(absl::StrCat(::testing::TempDir(), "/shard_store_test/",
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(directory_);
-    Open();
-  }
+  ShardStoreTest() { Open(); }
 
   void Open() {
     store_.reset();
@@ -129,7 +125,7 @@ class ShardStoreTest : public ::testing::Test {
     return bytes;
   }
 
-  const std::string directory_;
+  const std::string directory_ = TestDirectory("data");
   uint64_t memory_limit_ = uint64_t{1} << 30;
   FaultyDisk disk_;
   std::unique_ptr<ShardStore> store_;

@@ -17,6 +17,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/ps_server.h"
 #include "ps/ps_test_util.h"
+#include "testing/directory/test_directory.h"
 #include "worker/parameters/fake_parameter_server.h"
 
 namespace millrace::testing {
@@ -70,7 +71,7 @@ class RealServer {
  public:
   RealServer() {
     ps::PsServerOptions options;
-    options.data_dir = NewTestDirectory("contract");
+    options.data_dir = TestDirectory("contract");
     options.server.listen = "127.0.0.1:0";
     auto server = ps::PsServer::Start(options);
     CHECK(server.ok()) << server.status();

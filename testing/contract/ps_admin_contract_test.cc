@@ -16,6 +16,7 @@
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/crashable_ps.h"
 #include "ps/ps_test_util.h"
+#include "testing/directory/test_directory.h"
 
 namespace millrace::testing {
 namespace {
@@ -38,7 +39,7 @@ class Subject {
 
 class RealPs final : public Subject {
  public:
-  RealPs() : ps_(NewTestDirectory("data")) {}
+  RealPs() : ps_(TestDirectory("data")) {}
   void Start() override { ps_.Start(); }
   void Kill() override { ps_.Kill(); }
   std::string address() override { return ps_.address(); }
@@ -166,7 +167,7 @@ class PsAdminContractTest : public ::testing::TestWithParam<bool> {
     return Call(&ParameterServerAdmin::Stub::ApplyVersion, request, &response);
   }
 
-  const std::string checkpoints_ = NewTestDirectory("checkpoints");
+  const std::string checkpoints_ = TestDirectory("checkpoints");
   ShardSpec spec_ = MakeSpec({4}, /*replicas=*/0, /*total_steps=*/100);
   std::unique_ptr<Subject> subject_;
   std::unique_ptr<ParameterServerAdmin::Stub> admin_;
