@@ -204,7 +204,7 @@ has_tool() {
 # Errors that calls return are no errors of theirs: an event that is asked whether it is done says no that way, and tests
 # provoke some. Steps that are watched are no figures.
 run_sanitizers() {
-  local tool tests shards figures=/dev/null
+  local tool tests steps shards figures=/dev/null
   has_tool sanitizers compute-sanitizer || return
   local watch=("${ours[@]}" compute-sanitizer --target-processes=all --report-api-errors=no --error-exitcode=9)
   shards=$(($(nproc) > 16 ? 16 : $(nproc)))
@@ -214,8 +214,10 @@ run_sanitizers() {
     done
   done
   parts memcheck_cuda_model_test 500 "$shards" "${watch[@]}" --tool=memcheck /bin/sh "$here/cuda_model_test"
-  part initcheck_steps 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
-    --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0
+  for steps in "" --ahead; do
+    part "initcheck_steps${steps/--/_}" 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
+      --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0 $steps
+  done
 }
 
 run_profile() {

@@ -12,7 +12,7 @@
     PyTorch     steps/s of the fastest of its modes, copies included as in ours, and which it is
     ratio       ours / PyTorch's
     alone       the same of both without copies, of the fastest of its modes then
-    ahead       likewise, of both where the next step's values come before the step's last gradient has left
+    ahead       likewise, of both where the next step's values come while the backward pass runs
 
 What was not measured is '-'.
 """

@@ -8,10 +8,9 @@ precision, the last one on a GPU alone:
 
     compute     values and batch stay on the device, and so do the gradients
     with_copies as a step of a worker: values and batch come from pinned memory, gradients go there
-    ahead       the same, but the next step's values and batch come once the backward pass is done, while gradients go,
-                on streams of their own. In gpu_benchmark --ahead they come while the pass runs, and are copied once more on
-                the GPU; and gradients go while it runs. Here no gradient goes before the pass is
-                done; and the host of a captured step waits for the values, too, not for the gradients alone
+    ahead       the same, but the next step's values and batch come to a second place while the backward pass runs, from where
+                the GPU copies them when it is done, as in gpu_benchmark --ahead. Unlike there, no gradient goes before the
+                pass is done; and the host of a captured step waits for the values, too, not for the gradients alone
 
 Precisions: float32 without TF32 ("highest"), tf32 ("high"), bfloat16 by autocast, whose values between layers are in
 bfloat16, too; of ours, only those between dense layers are. Convolutions are channels_last and cuDNN looks for the
@@ -88,6 +87,7 @@ class Step:
         pin = self.device.type == "cuda"
         self.host = [(self.x, self.pinned(host, pin)), (self.labels, self.pinned(labels, pin))]
         self.host += [(p.data, self.pinned(p.detach().cpu(), pin)) for p in self.model.parameters()]
+        self.ahead_of = [torch.empty_like(to) for to, _ in self.host]
         self.is_captured = mode == "graph"
         self.compute, self.whole, self.overlapped = self.once, self.once_with_copies, self.once_ahead
         if pin:
@@ -116,7 +116,10 @@ class Step:
 
     def once(self):
         self.model.zero_grad(set_to_none=True)
-        self.loss().backward()
+        self.backward(self.loss())
+
+    def backward(self, loss):
+        loss.backward()
         if self.decayed:
             with torch.no_grad():
                 torch._foreach_add_([w.grad for w in self.decayed], self.decayed, alpha=2 * DECAY)
@@ -148,14 +151,22 @@ class Step:
         self.copy_out()
 
     def once_ahead(self):
-        self.once()
         here = torch.cuda.current_stream()
-        for stream, copy in ((self.stream_in, self.copy_in), (self.stream_out, self.copy_out)):
-            stream.wait_stream(here)
-            with torch.cuda.stream(stream):
-                copy()
-        for stream in (self.stream_in, self.stream_out):
-            here.wait_stream(stream)
+        self.model.zero_grad(set_to_none=True)
+        loss = self.loss()
+        self.stream_in.wait_stream(here)
+        with torch.cuda.stream(self.stream_in):
+            for second, (_, source) in zip(self.ahead_of, self.host):
+                second.copy_(source, non_blocking=True)
+        self.backward(loss)
+        self.stream_out.wait_stream(here)
+        with torch.cuda.stream(self.stream_out):
+            self.copy_out()
+        here.wait_stream(self.stream_in)
+        with torch.no_grad():
+            for second, (to, _) in zip(self.ahead_of, self.host):
+                to.copy_(second)
+        here.wait_stream(self.stream_out)
 
     def with_copies(self):
         self.whole()

@@ -208,6 +208,35 @@ TEST_F(ArrivingModelTest, ValuesOfTheNextStepComeWhileTheBackwardPassRuns) {
   }
 }
 
+// Of the pull that is called off some pieces came while a step computed.
+TEST_F(ArrivingModelTest, APullAheadThatIsCalledOffLeavesNothingBehind) {
+  const ModelPlan plan = PullingAhead(plan_);
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5}) {
+    SCOPED_TRACE(order);
+    cuda_emulation::SetOrder(order);
+    auto device = *CudaDevice::Open(TestLibrary(), {}, [](const absl::Status&) {});
+    const std::unique_ptr<Model> model = *device->Compile(plan, {4, 4});
+    for (const bool is_told : {true, false}) {
+      BringAll(ValuesOf(1), order, model.get());
+      KeptGradients gradients(plan, [&] {
+        std::vector<absl::Span<float>> places;
+        for (size_t v = 0; v < plan.variables.size(); ++v) places.push_back(model->next_values(v));
+        std::vector<ValuePiece> some = PiecesOf(order);
+        some.resize(some.size() / 2);
+        for (const ValuePiece& piece : some) Bring(ValuesOf(3), piece, places, model.get());
+      });
+      TrainOrDie(batch_, /*seed=*/3, model.get(), &gradients);
+      EXPECT_EQ(gradients.gradients(), Expected(ValuesOf(1)));
+      if (is_told) {
+        BringAll(ValuesOf(2), order + 1, model.get());
+      } else {
+        WriteValues(ValuesOf(2), model.get());
+      }
+      EXPECT_EQ(GradientsOf(model.get()), Expected(ValuesOf(2)));
+    }
+  }
+}
+
 TEST_F(ArrivingModelTest, SeveralThreadsBringValues) {
   const ModelValues expected = Expected(ValuesOf(2));
   const ModelValues values = ValuesOf(2);

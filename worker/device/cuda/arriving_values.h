@@ -18,11 +18,10 @@ namespace millrace::worker {
 // which were not. Thread-safe.
 //
 // Why the device has what was told of last: the call that tells of a piece adds its copy, and
-// copies run in the order in which they are added, each taking what stands there when it runs
-// (CopiesIn may hold them back until then). Whoever writes a place again does so once that call has
-// returned. The copy of the older values may run while the newer ones are written, and take some of
-// both; that of the newer ones comes after it. The step, which waits for the stream, comes after
-// both.
+// copies run in the order in which they are added, each taking what stands there when it runs.
+// Whoever writes a place again does so once that call has returned. The copy of the older values
+// may run while the newer ones are written, and take some of both; that of the newer ones comes
+// after it. The step, which waits for the stream, comes after both.
 class ArrivingValues {
  public:
   // Adds a copy to every GPU, of `bytes` from `begin` on of all values: where copies are in one

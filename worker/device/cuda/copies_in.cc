@@ -20,27 +20,28 @@ size_t AlignUp(size_t place) {
 
 }  // namespace
 
-void CopiesIn::AddPlace(void* device, size_t bytes, void* ahead) {
+void CopiesIn::AddPlace(void* device, size_t bytes, void* ahead, bool at_once) {
   if (bytes == 0) return;
   MutexLock lock(&mutex_);
-  places_[static_cast<char*>(device)] = {bytes, static_cast<char*>(ahead)};
+  auto* const begin = static_cast<char*>(device);
+  places_[begin] = {begin, bytes, static_cast<char*>(ahead), at_once};
 }
 
-CopiesIn::Places::const_iterator CopiesIn::PlaceOf(char* device) const {
+const CopiesIn::Place* CopiesIn::PlaceOf(char* device) const {
   const auto after = places_.upper_bound(device);
   CHECK(after != places_.begin()) << "a copy goes ahead, and has no place to go to";
-  return std::prev(after);
+  return &std::prev(after)->second;
 }
 
-void CopiesIn::CopyAhead(Range to, const void* host) {
-  const auto place = PlaceOf(to.begin);
-  const auto& [begin, of_place] = *place;
-  CHECK_LE(to.end, begin + of_place.bytes) << "a copy goes ahead, and its place is too small";
-  copy_(of_place.ahead + (to.begin - begin), host, static_cast<size_t>(to.end - to.begin));
-  if (!ahead_.empty() && ahead_.back().end == to.begin) {
-    ahead_.back().end = to.end;
+void CopiesIn::CopyAhead(char* device, const void* host, size_t bytes) {
+  const Place* const place = PlaceOf(device);
+  const auto begin = static_cast<size_t>(device - place->device);
+  CHECK_LE(begin + bytes, place->bytes) << "a copy goes ahead, and its place is too small";
+  copy_(place->ahead + begin, host, bytes);
+  if (!ahead_.empty() && ahead_.back().place == place && ahead_.back().end == begin) {
+    ahead_.back().end = begin + bytes;
   } else {
-    ahead_.push_back(to);
+    ahead_.push_back({place, begin, begin + bytes});
   }
 }
 
@@ -49,7 +50,7 @@ void CopiesIn::Add(void* device, const void* host, size_t bytes) {
   MutexLock lock(&mutex_);
   auto* const to = static_cast<char*>(device);
   if (goes_ahead_) {
-    CopyAhead({to, to + bytes}, host);
+    CopyAhead(to, host, bytes);
   } else {
     copy_(to, host, bytes);
   }
@@ -69,23 +70,20 @@ void CopiesIn::GoAhead() {
   goes_ahead_ = true;
 }
 
-// Neighbours are moved at once, and what went ahead twice as it came last.
+// What went ahead twice stands there as it came last.
 void CopiesIn::MoveIn() {
   MutexLock lock(&mutex_);
-  std::sort(ahead_.begin(), ahead_.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::sort(ahead_.begin(), ahead_.end(), [](const Range& a, const Range& b) {
+    return std::make_pair(a.place->device, a.begin) < std::make_pair(b.place->device, b.begin);
+  });
   for (auto next = ahead_.begin(); next != ahead_.end();) {
-    const auto place = PlaceOf(next->begin);
-    const auto offset = [&](const char* device) {
-      return static_cast<size_t>(device - place->first);
-    };
-    const size_t begin = offset(next->begin);
-    size_t end = offset(next->end);
-    while (++next != ahead_.end() && offset(next->begin) < place->second.bytes &&
-           offset(next->begin) <= AlignUp(end)) {
-      end = std::max(end, offset(next->end));
+    const auto& [place, begin, first_end] = *next;
+    size_t end = first_end;
+    while (++next != ahead_.end() && next->place == place &&
+           (place->at_once || next->begin <= AlignUp(end))) {
+      end = std::max(end, next->end);
     }
-    move_(place->first + begin, place->second.ahead + begin, end - begin);
+    move_(place->device + begin, place->ahead + begin, end - begin);
   }
   ahead_.clear();
   goes_ahead_ = false;

@@ -24,9 +24,13 @@ class CopiesIn {
   // From the host to the device, and within the device.
   CopiesIn(Enqueue copy, Enqueue move) : copy_(std::move(copy)), move_(std::move(move)) {}
 
-  // What goes ahead and belongs to these `bytes` of the device comes to `ahead` first. It is pieces
-  // of a MemoryLayout, each of which goes ahead whole: what fills one up is moved along with it.
-  void AddPlace(void* device, size_t bytes, void* ahead) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What goes ahead and belongs to these `bytes` of the device comes to `ahead` first. Each move
+  // costs some microseconds, so neighbours in a MemoryLayout are moved at once, with what stands
+  // between them. That may be older than what stands there already: it fills a piece up, or its own
+  // copy is yet to come. `at_once`: whatever stands between two copies is of no use, and one move
+  // takes all.
+  void AddPlace(void* device, size_t bytes, void* ahead, bool at_once = false)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A copy of `bytes`, after all that were added before. Does not block. After an exception this
   // copy is not added.
@@ -47,26 +51,28 @@ class CopiesIn {
 
  private:
   struct Place {
+    char* device;
     size_t bytes;
     char* ahead;
+    bool at_once;
   };
-  // By where they begin on the device.
-  using Places = std::map<char*, Place>;
   struct Range {
-    char* begin;
-    char* end;
+    const Place* place;
+    size_t begin;
+    size_t end;
   };
-  Places::const_iterator PlaceOf(char* device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CopyAhead(Range to, const void* host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Place* PlaceOf(char* device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CopyAhead(char* device, const void* host, size_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Enqueue copy_;
   const Enqueue move_;
   // Guards what follows, and is held while copies are enqueued, so that they keep their order.
   // Taken after that of ArrivingValues.
   mutable Mutex mutex_;
-  Places places_ ABSL_GUARDED_BY(mutex_);
+  std::map<char*, Place> places_ ABSL_GUARDED_BY(mutex_);  // By where they begin on the device.
   bool goes_ahead_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Range> ahead_ ABSL_GUARDED_BY(mutex_);  // Of the device: what went ahead.
+  std::vector<Range> ahead_ ABSL_GUARDED_BY(mutex_);  // What went ahead.
 };
 
 }  // namespace millrace::worker

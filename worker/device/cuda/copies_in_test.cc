@@ -135,6 +135,30 @@ TEST_F(CopiesInTest, ALargeCopyIsWhole) {
   }
 }
 
+TEST_F(CopiesInTest, WhatStandsBetweenCopiesIsMovedAlongWhereItIsOfNoUse) {
+  std::string host(1536, 'h'), device(1536, ' '), ahead(1536, '1');
+  copies_.AddPlace(device.data(), device.size(), ahead.data(), /*at_once=*/true);
+  copies_.GoAhead();
+  for (const size_t at : {1024, 256}) copies_.Add(device.data() + at, host.data() + at, 100);
+  copies_.MoveIn();
+  const std::string piece(100, 'h'), between(668, '1');
+  EXPECT_THAT(moved_, ElementsAre(piece + between + piece));
+  EXPECT_EQ(device, std::string(256, ' ') + moved_[0] + std::string(412, ' '));
+}
+
+// One copy ends where the other one's place begins.
+TEST_F(CopiesInTest, NeighboursOfTwoPlacesAreMovedEachFromItsOwn) {
+  std::string host(512, 'h'), device(512, ' '), first(256, '1'), second(256, '2');
+  copies_.AddPlace(device.data(), first.size(), first.data());
+  copies_.AddPlace(device.data() + first.size(), second.size(), second.data());
+  copies_.GoAhead();
+  copies_.Add(device.data(), host.data(), 256);
+  copies_.Add(device.data() + 256, host.data() + 256, 256);
+  copies_.MoveIn();
+  EXPECT_THAT(moved_, ElementsAre(std::string(256, 'h'), std::string(256, 'h')));
+  EXPECT_EQ(device, host);
+}
+
 TEST_F(CopiesInTest, WhatCouldNotBeMovedIsStillToBeMoved) {
   copies_.GoAhead();
   Add(0, 6);

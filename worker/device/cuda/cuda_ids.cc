@@ -106,7 +106,7 @@ void CudaIds::AddPlacesAhead(CopiesIn* copies) const {
     const size_t bytes = Places(batch_, feature.room).layout.bytes();
     std::memset(memory.Host<char>(0), 0, bytes);
     gpu_->CopyIn(cuda::Stream::kCopyIn, memory.Device<char>(bytes), memory.Host<char>(0), bytes);
-    copies->AddPlace(memory.Device<char>(0), bytes, memory.Device<char>(bytes));
+    copies->AddPlace(memory.Device<char>(0), bytes, memory.Device<char>(bytes), /*at_once=*/true);
   }
 }
 

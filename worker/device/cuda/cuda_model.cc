@@ -341,6 +341,17 @@ bool CudaModel::HandOver(const GradientPlaces& to, GradientSink* gradients) {
   return At(0).gradients().HandOver(timeout_seconds(), to, gradients);
 }
 
+// While the step's gradients are on their way to the servers.
+void CudaModel::MoveIn() {
+  if (!plan_.pulls_ahead) return;
+  const DeviceState::Call call(state_.get(), "takes values", state_->timeout());
+  try {
+    for (size_t i = 0; i < replicas_.size(); ++i) At(i).MoveIn();
+  } catch (const cuda::Error& error) {
+    Told(error).IgnoreError();  // The gradients have left. The next step tries again.
+  }
+}
+
 OutputBatch CudaModel::OutputAt(size_t output, const std::vector<BatchPart>& parts) {
   const OutputPlan& plan = plan_.outputs[output];
   const Batch& batch = *parts[0].batch;
@@ -401,6 +412,7 @@ absl::StatusOr<BatchResult> CudaModel::Train(const Batch& batch, uint64_t seed,
     }
     gradients->BackwardBegins();
     if (!HandOver(to, gradients)) return TooLate();
+    MoveIn();
     return result;
   });
 }

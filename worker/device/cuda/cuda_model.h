@@ -39,7 +39,7 @@ struct NamedGpu {
 // Variables go to the device as they arrive, and those that nobody tells of at the beginning of
 // each step. So does the batch, but one that is staged goes while they arrive. What of the next
 // step comes while one is under way (ModelPlan::pulls_ahead) has a second place on the device, from
-// where it is moved when its step begins. A step launches two graphs, which were captured when
+// where it is moved when that one is done. A step launches two graphs, which were captured when
 // the model was made, or the first batch of another size came, and hands over each gradient when
 // its copy is done: straight to the sink's buffer, if that is of host_memory(), but of several GPUs
 // a large one alone; of one GPU there is a graph for each of these. All device memory is taken when
@@ -105,6 +105,8 @@ class CudaModel final : public Model {
   bool AwaitForward(const std::vector<BatchPart>& parts);
   bool AwaitGradients();
   bool HandOver(const GradientPlaces& to, GradientSink* gradients);
+  // What came ahead takes its place, and what is still to come for the next step goes there.
+  void MoveIn();
   absl::Status TakeMemory();
   absl::Status CheckMemory();
   std::vector<cuda::Gpu*> Gpus() const;  // One for each replica.

@@ -81,13 +81,16 @@ void CudaReplica::TakeMemory(const HostVariables* host) {
 
 // What is there at first is 0.
 void CudaReplica::AddPlacesAhead() {
-  const auto add = [&](size_t place, const void* zeros, size_t bytes, size_t ahead) {
-    gpu_->CopyIn(Stream::kCopyIn, memory_->Device<char>(ahead), zeros, bytes);
-    copies_in_->AddPlace(memory_->Device<char>(place), bytes, memory_->Device<char>(ahead));
+  const auto add = [&](size_t place, const void* zeros, size_t bytes, size_t ahead, bool at_once) {
+    char* const on_device = memory_->Device<char>(ahead);
+    gpu_->CopyIn(Stream::kCopyIn, on_device, zeros, bytes);
+    copies_in_->AddPlace(memory_->Device<char>(place), bytes, on_device, at_once);
   };
   const CudaInputs& inputs = layout_.inputs;
-  add(inputs.begin(), memory_->Host<char>(inputs.begin()), inputs.bytes(), layout_.inputs_ahead);
-  add(layout_.values, host_->values(), places_.values_bytes, layout_.values_ahead);
+  add(inputs.begin(), memory_->Host<char>(inputs.begin()), inputs.bytes(), layout_.inputs_ahead,
+      /*at_once=*/true);
+  add(layout_.values, host_->values(), places_.values_bytes, layout_.values_ahead,
+      /*at_once=*/false);
   ids_->AddPlacesAhead(copies_in_.get());
 }
 
@@ -97,8 +100,8 @@ void CudaReplica::CopyInValues(size_t begin, size_t bytes) {
 }
 
 void CudaReplica::CopyBatch(const BatchPart& part, bool training) {
-  layout_.inputs.CopyBatch(part, /*classes=*/training, *memory_, copies_in_.get());
   if (ids_->may_move()) MoveIn();  // They have no place to go ahead to.
+  layout_.inputs.CopyBatch(part, /*classes=*/training, *memory_, copies_in_.get());
   if (!ids_->Take(part, copies_in_.get())) return;
   training_graphs_.Clear();
   evaluation_graphs_.Clear();

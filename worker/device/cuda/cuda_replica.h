@@ -60,6 +60,9 @@ class CudaReplica {
   // Likewise, of what the pass that is launched next takes of a batch; the call that was the last
   // counts.
   void CopyBatch(const BatchPart& part, bool training);
+  // What came ahead takes its place, after the pass that was launched last, and what comes from now
+  // on goes straight. BeginPass does so too: this is for who knows that the pass is done.
+  void MoveIn();
   // Has that pass wait for the values and the batch.
   void BeginPass(uint64_t seed);
   // Captures the passes for this part of batches of its batch's size, but for those that are
@@ -99,8 +102,6 @@ class CudaReplica {
     return training ? training_graphs_ : evaluation_graphs_;
   }
   void AddPlacesAhead();
-  // After the pass that was launched last: what went ahead takes its place.
-  void MoveIn();
   Graphs& Captured(const BatchPart& part, bool training);
   std::unique_ptr<Graphs> CaptureForward(const BatchPart& part, bool training);
   BackwardGraphs CaptureBackward(const BatchPart& part, const GradientPlaces& to);

@@ -110,12 +110,40 @@ TEST_F(CudaReplicaTest, ValuesAndBatchComeToTheGpuWhileThePassComputes) {
   EXPECT_FALSE(IsDone(Stream::kCompute));
 }
 
-TEST_F(CudaReplicaTest, TheyTakeTheirPlacesWhenThePassIsDone) {
+// In order 0 the last kernel but one adds the regularizer's gradient, and reads values for it; the
+// last one looks at gradients.
+TEST_F(CudaReplicaTest, TheyTakeTheirPlacesWhenNothingReadsWhatIsThere) {
+  MILLRACE_NEEDS_EMULATION();
+  LaunchBackwardWhoseKernelHangs(KernelsOfBackward() - 1);
+  CopyIn();
+  ASSERT_TRUE(IsDone(Stream::kCopyIn));
+  replica_.MoveIn();
+  EXPECT_FALSE(IsDone(Stream::kCopyIn));
+}
+
+TEST_F(CudaReplicaTest, WhatNobodyMovedIsMovedBeforeTheNextPass) {
   MILLRACE_NEEDS_EMULATION();
   LaunchBackwardWhoseKernelHangs(KernelsOfBackward());
   CopyIn();
+  ASSERT_TRUE(IsDone(Stream::kCopyIn));
   replica_.BeginPass(/*seed=*/1);
   EXPECT_FALSE(IsDone(Stream::kCopyIn));
+}
+
+TEST_F(CudaReplicaTest, WhatComesAfterTheMoveGoesStraight) {
+  MILLRACE_NEEDS_EMULATION();
+  KernelsOfBackward();
+  const auto copies = [&](bool moves_before) {
+    if (moves_before) replica_.MoveIn();
+    const uint64_t before = cuda_emulation::Counted().copies;
+    CopyIn();
+    replica_.BeginPass(/*seed=*/1);
+    EXPECT_TRUE(IsDone(Stream::kCopyIn));
+    return cuda_emulation::Counted().copies - before;
+  };
+  const uint64_t with_moves = copies(/*moves_before=*/false);
+  KernelsOfBackward();
+  EXPECT_EQ(copies(/*moves_before=*/true), with_moves - 2);  // Of values and of the batch.
 }
 
 // The first batch that is copied goes straight.
