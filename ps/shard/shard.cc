@@ -221,7 +221,9 @@ void Shard::Tick(absl::Time now) {
     held_states_.EndGroups(now - kGroupTime, &released);
     effects.released.insert(effects.released.end(), released.begin(), released.end());
     BoundOldStates(&effects);
-    if (!effects.dropped.empty()) NextWork(&effects);
+    // What waited for the turn is not complete, or it would have had it: its next message brings a
+    // thread that computes what there is of it.
+    for (auto& update : rule_->TakeReleased()) effects.released.push_back(std::move(update));
   }
   Run(std::move(effects));
 }

@@ -83,6 +83,7 @@ class Shard {
   absl::StatusOr<std::shared_ptr<char[]>> MakeCopy(uint64_t bytes);
 
   // To be called about once a second: voids pushes that get no further, and ends groups of pulls.
+  // Does not compute, since the thread that calls it has all shards to look after.
   void Tick(absl::Time now);
 
   // Ends a wait with `code`, unless it has ended: its callback gets an error that says what the

@@ -165,6 +165,24 @@ TEST_F(ShardTest, PushThatGetsNoFurtherIsVoidedInTime) {
   EXPECT_EQ(PushPart(1, 1, 2, 9, 1, 1)->outcome(), PushResponse::APPLIED) << "it got on";
 }
 
+// The thread that voided a push computed the next one then, while deadlines of all shards passed.
+TEST_F(ShardTest, PushThatWaitedForAVoidedOneIsComputedWithItsOwnNextMessage) {
+  uint64_t computed = 0;
+  Make(MakeSpec({10}), std::make_unique<CountingOptimizer>(&computed));
+  const absl::Time start = absl::UnixEpoch();
+  shard_->Tick(start);
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 9, 1);
+  shard_->Tick(start + absl::Seconds(29));
+  PushPart(2, /*step=*/1, /*push_id=*/2, 0, 9, 10);
+  EXPECT_EQ(computed, 9) << "the first one has the turn";
+  shard_->Tick(start + absl::Seconds(61));
+  EXPECT_EQ(computed, 9);
+  EXPECT_EQ(PushPart(2, 1, 2, 9, 1, 10)->outcome(), PushResponse::APPLIED);
+  EXPECT_EQ(computed, 9 + 10);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-10));
+  EXPECT_EQ(PushPart(1, 0, 1, 9, 1, 1)->code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
 // 64 unfinished pushes for each stream, and any number of streams, were held.
 TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
   SpareMemory spare(100'000);
