@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -249,6 +250,17 @@ absl::Status CheckFiles(const FileSystemPtr& file_system, const std::string& dir
   return absl::OkStatus();
 }
 
+// From which one on there are `keep` that count; 0: none before it can go.
+size_t OldestNew(const std::vector<WrittenCheckpoint>& checkpoints, size_t keep,
+                 const std::function<bool(const WrittenCheckpoint&)>& counts) {
+  if (checkpoints.size() <= keep) return 0;
+  size_t oldest = checkpoints.size();
+  for (; keep > 0 && oldest > 0; --oldest) {
+    if (counts(checkpoints[oldest - 1])) --keep;
+  }
+  return oldest;
+}
+
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(FileSystemPtr file_system, std::string path)
@@ -454,21 +466,37 @@ absl::StatusOr<CheckpointDirectory::Garbage> CheckpointDirectory::CollectGarbage
 }
 
 std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
-                                          uint32_t keep, absl::Duration keep_one_every) {
+                                          uint32_t keep, absl::Duration keep_one_every,
+                                          const std::function<bool(uint64_t number)>& is_whole) {
+  const auto counts = [&](const WrittenCheckpoint& checkpoint) {
+    return checkpoint.counts && (is_whole == nullptr || is_whole(checkpoint.number));
+  };
+  const size_t oldest_new = OldestNew(checkpoints, std::max<size_t>(keep, 1), counts);
+  std::vector<WrittenCheckpoint> for_ever;
+  const auto goes = [&](const WrittenCheckpoint& checkpoint) {
+    if (!checkpoint.counts || keep_one_every <= absl::ZeroDuration()) return true;
+    return !for_ever.empty() && checkpoint.written >= for_ever.back().written &&
+           checkpoint.written - for_ever.back().written < keep_one_every;
+  };
   std::vector<uint64_t> removed;
-  size_t oldest_new = checkpoints.size();  // From this one on, they are new.
-  for (size_t left = std::max<size_t>(keep, 1); left > 0 && oldest_new > 0; --oldest_new) {
-    if (checkpoints[oldest_new - 1].counts) --left;
-  }
-  absl::optional<absl::Time> kept;  // The last that stays for ever.
-  for (size_t i = 0; i < checkpoints.size(); ++i) {
+  bool is_known = false;  // That the last one of for_ever counts.
+  for (size_t i = 0; i < oldest_new; ++i) {
     const WrittenCheckpoint& checkpoint = checkpoints[i];
-    const bool for_ever = checkpoint.counts && keep_one_every > absl::ZeroDuration() &&
-                          (!kept.has_value() || checkpoint.written < *kept ||
-                           checkpoint.written - *kept >= keep_one_every);
-    if (for_ever) kept = checkpoint.written;
-    if (!for_ever && i < oldest_new) removed.push_back(checkpoint.number);
+    // It goes since the last one of for_ever stays, which is looked at only now.
+    while (!is_known && !for_ever.empty() && checkpoint.counts && goes(checkpoint)) {
+      is_known = counts(for_ever.back());
+      if (is_known) break;
+      removed.push_back(for_ever.back().number);
+      for_ever.pop_back();
+    }
+    if (goes(checkpoint)) {
+      removed.push_back(checkpoint.number);
+    } else {
+      for_ever.push_back(checkpoint);
+      is_known = false;
+    }
   }
+  std::sort(removed.begin(), removed.end());
   return removed;
 }
 

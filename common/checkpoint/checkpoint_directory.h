@@ -3,6 +3,7 @@
 #define MILLRACE_COMMON_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -95,15 +96,19 @@ class CheckpointDirectory {
 struct WrittenCheckpoint {
   uint64_t number = 0;
   absl::Time written;
-  bool counts = true;  // It is not damaged, and the run goes on from it.
+  bool counts = true;  // The run goes on from it, and it is not known to be damaged.
 };
 
 // Which of `checkpoints` (by number) are to go: all but the newest `keep` (at least 1), and but
 // those that stay for ever: the oldest, and then each that was written `keep_one_every` or more
 // after the one before that stays for ever, or before it, by a clock that was put back (0: none
 // stays for ever). In order. Those that do not count go with those beside them that are as old.
-std::vector<uint64_t> CheckpointsToRemove(const std::vector<WrittenCheckpoint>& checkpoints,
-                                          uint32_t keep, absl::Duration keep_one_every);
+// `is_whole` (nullptr: all are) says of one that counts whether it is not damaged. It is asked of
+// no more than it has to be, since it may read much: where none can go, of none; else of the newest
+// ones, and of one that stays for ever when another one would go beside it.
+std::vector<uint64_t> CheckpointsToRemove(
+    const std::vector<WrittenCheckpoint>& checkpoints, uint32_t keep, absl::Duration keep_one_every,
+    const std::function<bool(uint64_t number)>& is_whole = nullptr);
 
 }  // namespace millrace
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -39,6 +40,39 @@ TEST(CheckpointsToRemoveTest, SomeDoNotCount) {
   EXPECT_THAT(CheckpointsToRemove(written, 1, absl::Hours(3)), ElementsAre(1, 3, 4, 5, 7));
   for (WrittenCheckpoint& one : written) one.counts = false;
   EXPECT_THAT(CheckpointsToRemove(written, 1, absl::ZeroDuration()), IsEmpty());
+}
+
+// All were opened for each new one, however many there were that stay for ever.
+TEST(CheckpointsToRemoveTest, OnlyThoseOnWhichItDependsAreAskedWhetherTheyAreWhole) {
+  std::vector<WrittenCheckpoint> written;
+  const absl::Time start = absl::FromUnixSeconds(1'800'000'000);
+  for (uint64_t i = 1; i <= 8; ++i) written.push_back({i, start + absl::Hours(i)});
+  std::set<uint64_t> damaged;
+  std::vector<uint64_t> asked;
+  const auto to_remove = [&](uint32_t keep, absl::Duration keep_one_every) {
+    asked.clear();
+    return CheckpointsToRemove(written, keep, keep_one_every, [&](uint64_t number) {
+      asked.push_back(number);
+      return !damaged.contains(number);
+    });
+  };
+  EXPECT_THAT(to_remove(8, absl::ZeroDuration()), IsEmpty());
+  EXPECT_THAT(asked, IsEmpty());
+  EXPECT_THAT(to_remove(2, absl::ZeroDuration()), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(asked, ElementsAre(8, 7));
+  EXPECT_THAT(to_remove(1, absl::Hours(1)), IsEmpty());
+  EXPECT_THAT(asked, ElementsAre(8));
+  EXPECT_THAT(to_remove(1, absl::Hours(3)), ElementsAre(2, 3, 5, 6));
+  EXPECT_THAT(asked, ElementsAre(8, 1, 4));
+
+  damaged = {1, 5, 7};
+  EXPECT_THAT(to_remove(2, absl::ZeroDuration()), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(asked, ElementsAre(8, 7, 6));
+  EXPECT_THAT(to_remove(1, absl::Hours(3)), ElementsAre(1, 3, 4, 5, 7));
+  EXPECT_THAT(asked, ElementsAre(8, 1, 2, 5, 6));
+  written[1].counts = false;
+  EXPECT_THAT(to_remove(1, absl::Hours(3)), ElementsAre(1, 2, 4, 5, 7));
+  EXPECT_THAT(asked, ElementsAre(8, 1, 3, 6));
 }
 
 // None stayed until the time of the one whose clock was ahead had come.

@@ -349,9 +349,8 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
     if (is_repeated || (is_own && damaged.contains(listed.number))) {
       status.Update(directory.Remove(listed.number));
     } else if (listed.manifest.ok()) {
-      const auto opened = Checkpoint::Open(file_system_, spec_.directory(), listed.number);
-      const bool counts = !absl::IsDataLoss(opened.status()) && led.contains(listed.number);
-      written.push_back({listed.number, FromTimestamp(listed.manifest->written()), counts});
+      written.push_back({listed.number, FromTimestamp(listed.manifest->written()),
+                         /*counts=*/led.contains(listed.number)});
     } else {
       unreadable.push_back(std::string(listed.manifest.status().message()));
     }
@@ -360,8 +359,13 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
   *spec.mutable_checkpoints() = spec_;
   const absl::Duration period = CheckpointKeptPeriod(spec);
   const bool keeps_for_ever = period < absl::InfiniteDuration();
-  for (const uint64_t number : CheckpointsToRemove(
-           written, CheckpointsToKeep(spec), keeps_for_ever ? period : absl::ZeroDuration())) {
+  const auto is_whole = [this](uint64_t number) {
+    const auto opened = Checkpoint::Open(file_system_, spec_.directory(), number);
+    return !absl::IsDataLoss(opened.status());
+  };
+  for (const uint64_t number :
+       CheckpointsToRemove(written, CheckpointsToKeep(spec),
+                           keeps_for_ever ? period : absl::ZeroDuration(), is_whole)) {
     if (!kept.contains(number)) status.Update(directory.Remove(number));
   }
   MILLRACE_RETURN_IF_ERROR(status);
