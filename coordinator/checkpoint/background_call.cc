@@ -1,12 +1,10 @@
 #include "coordinator/checkpoint/background_call.h"
 
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "glog/logging.h"
 
 namespace millrace::coordinator {
 
@@ -23,16 +21,21 @@ struct BackgroundCall::State {
   bool left ABSL_GUARDED_BY(mutex) = false;     // Nobody wants to be told.
 };
 
-BackgroundCall::BackgroundCall(std::function<void()> call, std::function<void()> on_end)
+BackgroundCall::BackgroundCall(std::function<void()> call, std::function<void()> on_end,
+                               const ThreadStarter& start_thread)
     : state_(std::make_shared<State>()) {
   state_->call = std::move(call);
   state_->on_end = std::move(on_end);
-  try {
-    std::thread([state = state_] { state->Run(); }).detach();
-  } catch (const std::system_error& error) {
-    LOG(WARNING) << "no thread can be started (" << error.what() << "); a disk is waited for";
-    state_->Run();
+  absl::StatusOr<std::thread> thread = start_thread([state = state_] { state->Run(); });
+  if (thread.ok()) {
+    thread->detach();
+    return;
   }
+  status_ =
+      absl::UnavailableError(absl::StrCat("the coordinator has no thread to work on files with (",
+                                          std::string(thread.status().message()), ")"));
+  state_->call = [] {};
+  state_->Run();
 }
 
 // What the call owns goes before its end is told.

@@ -1,7 +1,11 @@
 #include "coordinator/checkpoint/background_call.h"
 
+#include <functional>
 #include <memory>
+#include <thread>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/testing/gate.h"
 #include "gtest/gtest.h"
 
@@ -14,6 +18,7 @@ TEST(BackgroundCallTest, TellsWhenItHasEnded) {
   const BackgroundCall call([&] { result = 17; }, [&] { told.Open(); });
   told.Pass();
   ASSERT_TRUE(call.AwaitFor(absl::Seconds(60)));
+  EXPECT_TRUE(call.status().ok());
   EXPECT_TRUE(call.HasEnded());
   EXPECT_EQ(result, 17);
 }
@@ -34,6 +39,20 @@ TEST(BackgroundCallTest, NobodyWaitsForOneThatHangsNorIsToldOfItsEnd) {
   }
   gate->Open();
   ended->Pass();
+}
+
+// It was made here, and whoever must not block hung with it.
+TEST(BackgroundCallTest, OneForWhichThereIsNoThreadIsNotMadeAndHasEnded) {
+  bool told = false;
+  const BackgroundCall call([] { ADD_FAILURE() << "made"; }, [&] { told = true; },
+                            [](const std::function<void()>&) -> absl::StatusOr<std::thread> {
+                              return absl::ResourceExhaustedError("no memory");
+                            });
+  EXPECT_EQ(call.status(), absl::UnavailableError(
+                               "the coordinator has no thread to work on files with (no memory)"));
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(call.HasEnded());
+  EXPECT_TRUE(call.AwaitFor(absl::ZeroDuration()));
 }
 
 }  // namespace

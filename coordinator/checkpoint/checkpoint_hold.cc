@@ -25,7 +25,6 @@
 #include "common/clock.h"
 #include "common/printable.h"
 #include "common/system_error.h"
-#include "coordinator/checkpoint/background_call.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -204,27 +203,35 @@ Holder HolderOf(const absl::Status& status) {
 }
 
 void TakeHold(const std::shared_ptr<CheckpointHold>& hold, const std::string& who,
-              bool makes_directory, const std::function<bool()>& cancelled) {
+              bool makes_directory, const std::function<bool()>& cancelled,
+              const ThreadStarter& start_thread) {
   const absl::Time deadline = Clock::Real()->Now() + kTakePatience;
-  const BackgroundCall call([hold, who, makes_directory, deadline] {
-    for (;;) {
-      const absl::Status held = hold->Take(who, makes_directory);
-      const bool is_over = WhoHolds(held).empty() || Clock::Real()->Now() >= deadline;
-      LOG_IF(WARNING, is_over && !held.ok() && !absl::IsCancelled(held))
-          << who << ": " << held.message();
-      if (is_over) return;
-      absl::SleepFor(kTakePause);
-    }
-  });
+  const BackgroundCall call(
+      [hold, who, makes_directory, deadline] {
+        for (;;) {
+          const absl::Status held = hold->Take(who, makes_directory);
+          const bool is_over = WhoHolds(held).empty() || Clock::Real()->Now() >= deadline;
+          LOG_IF(WARNING, is_over && !held.ok() && !absl::IsCancelled(held))
+              << who << ": " << held.message();
+          if (is_over) return;
+          absl::SleepFor(kTakePause);
+        }
+      },
+      /*on_end=*/nullptr, start_thread);
+  LOG_IF(WARNING, !call.status().ok()) << who << ": " << call.status().message();
   while (!cancelled() && Clock::Real()->Now() < deadline && !call.AwaitFor(kTakePause)) {
   }
 }
 
-void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds) {
+void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds,
+                  const ThreadStarter& start_thread) {
   if (holds.empty()) return;
-  const BackgroundCall call([holds = std::move(holds)] {
+  const auto release = [holds = std::move(holds)] {
     for (const auto& hold : holds) hold->Release();
-  });
+  };
+  const BackgroundCall call(release, /*on_end=*/nullptr, start_thread);
+  // Nobody would do it later, and nobody else could have the directories.
+  if (!call.status().ok()) return release();
   call.AwaitFor(kReleasePatience);
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "common/storage/durable_file.h"
+#include "coordinator/checkpoint/background_call.h"
 
 namespace millrace::coordinator {
 
@@ -87,12 +88,15 @@ Holder HolderOf(const absl::Status& status);
 // Takes it, and tries that for some seconds while another one has it: it may be about to end. Waits
 // no longer than that for a directory that hangs, nor when `cancelled` returns true, which is asked
 // all the time. Whoever writes there must Take it all the same. Arguments as those of Take.
+// Where the system has no thread for it, it is not taken.
 void TakeHold(const std::shared_ptr<CheckpointHold>& hold, const std::string& who,
-              bool makes_directory, const std::function<bool()>& cancelled);
+              bool makes_directory, const std::function<bool()>& cancelled,
+              const ThreadStarter& start_thread = StartThread);
 
 // Releases them, and waits for that for some seconds at most: a directory that hangs is left
-// behind.
-void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds);
+// behind. Where the system has no thread for it, it is waited for. REQUIRES: no lock is held.
+void ReleaseHolds(std::vector<std::shared_ptr<CheckpointHold>> holds,
+                  const ThreadStarter& start_thread = StartThread);
 
 }  // namespace millrace::coordinator
 

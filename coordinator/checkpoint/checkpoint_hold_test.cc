@@ -6,11 +6,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -169,6 +172,20 @@ TEST_F(CheckpointHoldTest, KilledHolderDoesNotHoldAnyMore) {
   EXPECT_TRUE(first_.Take("job 'b-1'", /*makes_directory=*/true).ok());
   close(held[0]);
   close(held[1]);
+}
+
+TEST_F(CheckpointHoldTest, WithoutAThreadNothingIsTakenAndWhatIsHeldIsReleasedAllTheSame) {
+  const ThreadStarter no_thread = [](const std::function<void()>&) -> absl::StatusOr<std::thread> {
+    return absl::ResourceExhaustedError("no memory");
+  };
+  const auto hold = std::make_shared<CheckpointHold>(RealFileSystem(), directory_);
+  TakeHold(
+      hold, "job 'a-1'", /*makes_directory=*/true, [] { return false; }, no_thread);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  ASSERT_TRUE(hold->Take("job 'a-1'", /*makes_directory=*/true).ok());
+  ReleaseHolds({hold}, no_thread);
+  EXPECT_TRUE(*hold->released());
+  EXPECT_TRUE(first_.Take("job 'b-1'", /*makes_directory=*/true).ok());
 }
 
 TEST_F(CheckpointHoldTest, SeveralAreReleasedInOneGo) {

@@ -153,7 +153,9 @@ void Checkpointer::StartFileCall(Phase phase, std::function<void(FileResult*)> c
   call_since_ = clock_->Now();
   result_ = std::make_shared<FileResult>();
   call_ = std::make_unique<BackgroundCall>(
-      [result = result_, call = std::move(call)] { call(result.get()); }, options_.wake);
+      [result = result_, call = std::move(call)] { call(result.get()); }, options_.wake,
+      options_.start_thread);
+  if (!call_->status().ok()) result_->status = call_->status();
 }
 
 bool Checkpointer::FileCallHasEnded() {

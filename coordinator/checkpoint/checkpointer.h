@@ -84,6 +84,7 @@ class Checkpointer {
     // On the directory; nullptr: nobody is held off.
     std::shared_ptr<CheckpointHold> hold = nullptr;
     Clock* clock = Clock::Real();
+    ThreadStarter start_thread = StartThread;  // For work on files; without one it fails for now.
   };
   // `requests` is not owned.
   Checkpointer(Options options, CheckpointRequests* requests);

@@ -129,7 +129,8 @@ class CheckpointerTest : public ::testing::Test {
             .wake = [this] { Wake(); },
             .file_system = file_system,
             .hold = hold_,
-            .clock = &clock_},
+            .clock = &clock_,
+            .start_thread = start_thread_},
         &requests_);
     Attach();
   }
@@ -285,6 +286,7 @@ class CheckpointerTest : public ::testing::Test {
   uint64_t bytes_ = 0;
   BestEvaluation best_;  // That the job knows of.
   std::shared_ptr<CheckpointHold> hold_;
+  ThreadStarter start_thread_ = StartThread;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};
   std::unique_ptr<Checkpointer> checkpointer_;

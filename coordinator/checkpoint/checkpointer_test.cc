@@ -1,9 +1,14 @@
 #include "coordinator/checkpoint/checkpointer.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/proto_duration.h"
 #include "coordinator/checkpoint/checkpointer_fixture.h"
@@ -238,6 +243,41 @@ TEST_F(CheckpointerTest, ShardsThatHangAreToldOfAndGivenUp) {
   clock_.Advance(absl::Minutes(10));
   WriteOne();
   EXPECT_EQ(checkpointer_->trouble(), "");
+}
+
+// A directory that hung held up the job itself, where the system had no thread for it.
+TEST_F(CheckpointerTest, OneForWhichThereIsNoThreadIsGivenUpAndTriedAgain) {
+  bool has_threads = true;
+  start_thread_ = [&](std::function<void()> run) -> absl::StatusOr<std::thread> {
+    if (!has_threads) return absl::ResourceExhaustedError("no memory");
+    return std::thread(std::move(run));
+  };
+  OpenIdle();
+  At(10);
+  auto asked = Request();
+  has_threads = false;
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  ASSERT_TRUE(*asked);
+  EXPECT_EQ((*asked)->status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("has no thread"));
+
+  has_threads = true;
+  asked = Request();
+  AwaitWriting();
+  has_threads = false;
+  shards_.Write();
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("has no thread"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+
+  has_threads = true;
+  asked = Request();
+  WriteOne();
+  EXPECT_TRUE((*asked)->ok());
+  EXPECT_THAT(Numbers(), ElementsAre(2));
+  EXPECT_THAT(Folders(), ElementsAre("000002"));
 }
 
 // Behind a small --checkpoint_bandwidth, say: each one was given up just before its end.

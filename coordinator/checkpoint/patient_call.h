@@ -27,12 +27,14 @@ class PatientCaller {
   static constexpr int kMostLeft = 4;
   static constexpr int kMostLeftInAll = 64;
 
-  explicit PatientCaller(absl::Duration patience = absl::Seconds(30)) : patience_(patience) {}
+  explicit PatientCaller(absl::Duration patience = absl::Seconds(30),
+                         ThreadStarter start_thread = StartThread)
+      : patience_(patience), start_thread_(std::move(start_thread)) {}
 
   // What `call` returns, which runs on a thread of its own and must own all that it uses.
   // UNAVAILABLE: it takes longer than the patience (it goes on; `what` names what it works on), or
-  // too many such are under way; CANCELLED: `cancelled` returned true, which is asked once a
-  // second.
+  // too many such are under way, or there is no thread for it; CANCELLED: `cancelled` returned
+  // true, which is asked once a second.
   template <typename T>
   absl::StatusOr<T> Call(const std::string& what, std::function<absl::StatusOr<T>()> call,
                          const std::function<bool()>& cancelled) const {
@@ -41,10 +43,16 @@ class PatientCaller {
     }
     auto answer = std::make_shared<absl::StatusOr<T>>();
     auto state = std::make_shared<State>();
-    const BackgroundCall background([answer, state, call = std::move(call), what, left = left_] {
-      *answer = call();
-      left->End(what, *state);
-    });
+    const BackgroundCall background(
+        [answer, state, call = std::move(call), what, left = left_] {
+          *answer = call();
+          left->End(what, *state);
+        },
+        /*on_end=*/nullptr, start_thread_);
+    if (!background.status().ok()) {
+      return absl::UnavailableError(
+          absl::StrCat(what, ": ", std::string(background.status().message())));
+    }
     const absl::Time deadline = Clock::Real()->Now() + patience_;
     for (;;) {
       const absl::Duration left = deadline - Clock::Real()->Now();
@@ -90,6 +98,7 @@ class PatientCaller {
   };
 
   const absl::Duration patience_;
+  const ThreadStarter start_thread_;
   const std::shared_ptr<LeftCalls> left_ = std::make_shared<LeftCalls>();
 };
 

@@ -1,7 +1,11 @@
 #include "coordinator/checkpoint/patient_call.h"
 
+#include <functional>
 #include <memory>
+#include <thread>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/testing/gate.h"
 #include "gtest/gtest.h"
 
@@ -35,6 +39,18 @@ TEST(PatientCallTest, CallsThatEndInTimeDoNotCount) {
   const PatientCaller caller;
   for (int i = 0; i < 2 * PatientCaller::kMostLeftInAll; ++i) {
     EXPECT_EQ(*CallOn(caller, "/d", [i]() -> absl::StatusOr<int> { return i; }), i);
+  }
+}
+
+TEST(PatientCallTest, OneForWhichThereIsNoThreadIsToBeTriedAgain) {
+  const PatientCaller caller(absl::Seconds(30),
+                             [](const std::function<void()>&) -> absl::StatusOr<std::thread> {
+                               return absl::ResourceExhaustedError("no memory");
+                             });
+  for (int i = 0; i < 2 * PatientCaller::kMostLeft; ++i) {
+    EXPECT_EQ(CallOn(caller, "/d", []() -> absl::StatusOr<int> { return 1; }).status(),
+              absl::UnavailableError(
+                  "/d: the coordinator has no thread to work on files with (no memory)"));
   }
 }
 
