@@ -16,6 +16,7 @@
 #include "coordinator/checkpoint/restore_check.h"
 #include "coordinator/job/plan_check.h"
 #include "coordinator/placement/placement.h"
+#include "coordinator/run/route.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -64,6 +65,9 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
     MILLRACE_RETURN_IF_ERROR(CheckRestoredPlan(plan, record.restored_from().plan()));
   }
   MILLRACE_RETURN_IF_ERROR(CheckDivision(record, plan.variables()));
+  JobRecord planned = record;
+  *planned.mutable_plan() = plan;
+  MILLRACE_RETURN_IF_ERROR(CheckRoute(planned));
   *record.mutable_plan() = plan;
   // Numbers of a planner that does not round them travel as FLOAT32.
   record.set_wire_is_checked(!IsPlannedUnrounded(record.spec(), plan));

@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/run/planning_link.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -292,6 +294,25 @@ TEST(SetPlanTest, PlanIsCheckedAgainstTheSpec) {
   divided.mutable_spec()->mutable_placement()->set_shards(4);
   EXPECT_EQ(SetPlan(plan, divided).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(divided.has_plan());
+}
+
+// Workers were told of such a job again and again, and never heard of it.
+TEST(SetPlanTest, PlanThatIsTooLargeForAMessageIsRefused) {
+  JobPlan plan;
+  for (int i = 0; i < 100'000; ++i) {
+    VariableSpec& variable = *plan.add_variables();
+    variable.set_name(absl::StrCat(std::string(160, 'v'), i));
+    variable.add_shape(3);
+  }
+  JobRecord record;
+  record.mutable_spec()->set_batch_size(30);
+  const absl::Status refused = SetPlan(plan, record);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr(". It has 100000 variables ("));
+  EXPECT_FALSE(record.has_plan());
+  plan.mutable_variables()->DeleteSubrange(50'000, 50'000);
+  EXPECT_EQ(SetPlan(plan, record), absl::OkStatus());
+  EXPECT_TRUE(record.has_plan());
 }
 
 JobRecord RecordWithNorms(uint32_t shards) {

@@ -14,6 +14,7 @@
 #include "coordinator/placement/placement.h"
 #include "coordinator/run/job_beginning.h"
 #include "coordinator/run/planner.h"
+#include "coordinator/run/route.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -123,17 +124,19 @@ absl::Status Preparer::Place() {
     held.push_back(environment_.elements_on(server.registration.directory_id()));
   }
   const std::vector<size_t> assigned = AssignShards(shards, std::move(held));
-  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) {
-    for (size_t shard = 0; shard < shards.size(); ++shard) {
-      const RegisterPs& server = servers[assigned[shard]].registration;
-      ShardPlacement& placement = *changed.add_shards();
-      placement.set_directory_id(server.directory_id());
-      placement.set_server(server.name());
-      placement.set_address(server.address());
-      placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
-      if (from.has_checkpoint()) *placement.mutable_restore() = from.checkpoint();
-    }
-  }));
+  JobRecord placed = record;
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    const RegisterPs& server = servers[assigned[shard]].registration;
+    ShardPlacement& placement = *placed.add_shards();
+    placement.set_directory_id(server.directory_id());
+    placement.set_server(server.name());
+    placement.set_address(server.address());
+    placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
+    if (from.has_checkpoint()) *placement.mutable_restore() = from.checkpoint();
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckRoute(placed));
+  MILLRACE_RETURN_IF_ERROR(
+      reporter_->Journal([&](JobRecord& changed) { *changed.mutable_shards() = placed.shards(); }));
   if (shards.size() > count) {
     job_->AppendNotice(
         absl::StrCat("has ", shards.size(), " shards instead of ", count, ": those of checkpoint ",

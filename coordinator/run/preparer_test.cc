@@ -7,9 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/new_journal.h"
+#include "coordinator/membership/silent_link.h"
 #include "coordinator/run/planner.h"
 #include "coordinator/run/planning_link.h"
 #include "gmock/gmock.h"
@@ -127,6 +129,33 @@ TEST_F(PreparerTest, JobThatWaitsForAnotherTryCanBeCancelled) {
   inbox_.Interrupt(absl::CancelledError("by a client"));
   runner.join();
   EXPECT_EQ(asked_at_.size(), 2u);
+}
+
+// Workers joined again and again, each time they were sent the route.
+TEST_F(PreparerTest, JobOfTooManyShardsForAMessageIsRefusedAndNotPlaced) {
+  RegisterPs ps;
+  ps.set_name(std::string(100, 'p'));
+  ps.set_directory_id("directory-0");
+  ps.set_address(std::string(255, 'h') + ":70");
+  ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
+  environment_.elements_on = [](const std::string&) { return uint64_t{0}; };
+  JobRecord record = job_->record();
+  *record.mutable_plan() = SomePlan().plan();
+  record.mutable_plan()->mutable_variables(0)->set_shape(0, 1 << 20);
+  const auto place = [&](uint32_t shards) {
+    record.mutable_spec()->mutable_placement()->set_shards(shards);
+    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
+    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+    return Preparer(job_.get(), &environment_, &inbox_, reporter_.get()).Place();
+  };
+  const absl::Status refused = place(1 << 16);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("must be at most 15728640. It has 65536 shards of 65536 slices ("),
+                    HasSubstr("1 variables ("), HasSubstr("fewer shards (placement.shards)")));
+  EXPECT_EQ(job_->record().shards_size(), 0);
+  EXPECT_EQ(place(1 << 15), absl::OkStatus());
+  EXPECT_EQ(job_->record().shards_size(), 1 << 15);
 }
 
 }  // namespace

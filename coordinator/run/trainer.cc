@@ -20,6 +20,7 @@
 #include "common/proto_duration.h"
 #include "common/retry.h"
 #include "common/status_macros.h"
+#include "coordinator/run/route.h"
 #include "coordinator/shards/merge_progress.h"
 #include "glog/logging.h"
 
@@ -32,15 +33,6 @@ StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
           .staleness_bound = StalenessBound(spec),
           .backup = spec.synchronous().backup(),
           .pulls_ahead = PullsAhead(spec)};
-}
-
-SetRoute RouteOf(const Job& job, const ShardGroup& shards, uint64_t generation) {
-  SetRoute route;
-  route.set_job_id(job.id());
-  *route.mutable_spec() = job.spec();
-  *route.mutable_routing() = shards.RoutingAt(generation);
-  *route.mutable_plan() = job.record().plan();
-  return route;
 }
 
 }  // namespace
@@ -97,7 +89,8 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   TellRecovery(before, attached);
   TellMissedEvaluations(merged.done, shards, evaluator);
   environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_),
-                                 RouteOf(job_, shards, generation_), merged.done, barrier_);
+                                 MakeRoute(job_.record(), shards.RoutingAt(generation_)),
+                                 merged.done, barrier_);
   AdvanceCheckpoints({.applied = merged.done.size(), .watermark = merged.done.watermark()});
 }
 

@@ -96,15 +96,15 @@ void ShardServers::ForgetMoves() {
   for (Server& server : servers_) server.moved = false;
 }
 
-Routing ShardServers::RoutingAt(uint64_t generation) const {
+Routing RoutingOf(absl::Span<const ShardPlacement> placements, uint64_t generation) {
   Routing routing;
   routing.set_generation(generation);
-  for (uint32_t shard = 0; shard < count(); ++shard) {
+  for (uint32_t shard = 0; shard < placements.size(); ++shard) {
     ShardRoute& route = *routing.add_shards();
     route.set_shard(shard);
-    route.set_server(placements_[shard].server());
-    route.set_address(placements_[shard].address());
-    *route.mutable_slices() = placements_[shard].slices();
+    route.set_server(placements[shard].server());
+    route.set_address(placements[shard].address());
+    *route.mutable_slices() = placements[shard].slices();
   }
   return routing;
 }

@@ -9,12 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
 #include "protos/job.pb.h"
 #include "protos/parameter_server.grpc.pb.h"
 
 namespace millrace::coordinator {
+
+// What workers and clients are told of shards that are there.
+Routing RoutingOf(absl::Span<const ShardPlacement> placements, uint64_t generation);
 
 // A shard lives in a directory; whoever serves that directory has it, under whatever name and
 // address. Nothing here blocks. Not thread-safe.
@@ -56,7 +60,7 @@ class ShardServers {
   // The shards' records with the servers of the last Locate.
   const std::vector<ShardPlacement>& placements() const { return placements_; }
   ShardPlacement& placement(uint32_t shard) { return placements_[shard]; }
-  Routing RoutingAt(uint64_t generation) const;
+  Routing RoutingAt(uint64_t generation) const { return RoutingOf(placements_, generation); }
 
   // "shard 1 on ps-1".
   std::string NameOf(uint32_t shard) const;
