@@ -6,18 +6,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/clock.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
 #include "common/net/deaf_listener.h"
 #include "common/net/transport.h"
+#include "common/start_thread.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -31,6 +33,8 @@ namespace {
 
 // Nothing tells that the last reference to a channel goes.
 constexpr absl::Duration kInProcessPoll = absl::Milliseconds(10);
+// How often people are told whom a server waits for at its end.
+constexpr absl::Duration kTellPeriod = absl::Minutes(1);
 
 absl::Status CheckReach(const ServerOptions& options, const Address& address) {
   if (address.IsLoopback() || options.allow_insecure_remote) return absl::OkStatus();
@@ -93,6 +97,40 @@ void LeaveToProcessEnd(std::unique_ptr<grpc::Server> server) {
   left->push_back(std::move(server));
 }
 
+// Logs whom somebody waits for, as long as it lives. Where the system has no thread left it does
+// not.
+class WaitLog {
+ public:
+  WaitLog(Clock* clock, std::function<std::string()> whom)
+      : clock_(clock), whom_(std::move(whom)), thread_(StartThread([this] { Run(); })) {}
+  ~WaitLog() {
+    {
+      MutexLock lock(&mutex_);
+      over_ = true;
+    }
+    changed_.SignalAll();
+    if (thread_.ok()) thread_->join();
+  }
+
+ private:
+  void Run() {
+    while (!IsOverBy(clock_->Now() + kTellPeriod)) LOG(WARNING) << whom_();
+  }
+  bool IsOverBy(absl::Time deadline) {
+    MutexLock lock(&mutex_);
+    while (!over_ && !clock_->WaitUntil(&changed_, &mutex_, deadline)) {
+    }
+    return over_;
+  }
+
+  Clock* const clock_;
+  const std::function<std::string()> whom_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::StatusOr<std::thread> thread_;  // The last member: it uses the others.
+};
+
 void EnableStandardServices() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -151,12 +189,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
         ": the address is in use, or is none of this machine's (gRPC's log says more)"));
   }
   const bool tcp = address.kind == Address::Kind::kTcp;
-  return std::unique_ptr<RpcServer>(
-      new RpcServer(std::move(server), tcp ? JoinHostPort(address.host, port) : options.listen));
+  return std::unique_ptr<RpcServer>(new RpcServer(
+      std::move(server), tcp ? JoinHostPort(address.host, port) : options.listen, options.clock));
 }
 
-RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
-    : server_(std::move(server)), address_(std::move(address)) {}
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address, Clock* clock)
+    : server_(std::move(server)), address_(std::move(address)), clock_(clock) {}
 
 RpcServer::~RpcServer() {
   if (HasInProcessCallers()) {
@@ -186,6 +224,11 @@ bool RpcServer::HasInProcessCallers() const {
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {
+  const WaitLog log(clock_, [this] {
+    return absl::StrCat("the server at ", address_, ", which stops, waits for ",
+                        HasInProcessCallers() ? "callers in this process to let go of its channel"
+                                              : "calls that it still answers to end");
+  });
   while (HasInProcessCallers()) absl::SleepFor(kInProcessPoll);
   server_->Shutdown(SystemDeadline(grace));
   server_->Wait();

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/impl/service_type.h"
@@ -27,6 +28,7 @@ struct ServerOptions {
   // takes no new connections, reads less at a time, and in the end breaks streams, with
   // RESOURCE_EXHAUSTED. 0: without a limit.
   uint64_t message_memory = 0;
+  Clock* clock = Clock::Real();  // Of what it logs while it shuts down.
 };
 
 // A running gRPC server with the standard health and reflection services. A process that has had
@@ -56,16 +58,19 @@ class RpcServer {
   // Whether somebody holds an in-process channel, or a call on one. Thread-safe.
   bool HasInProcessCallers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Serves on until there are no in-process callers; whoever cannot wait for that for ever calls it
-  // on a thread of its own. Then stops taking calls, waits up to `grace` for those under way, and
-  // cancels them. Blocks until all handlers have ended.
+  // Serves on until there are no in-process callers. Then stops taking calls, waits up to `grace`
+  // for those under way, and cancels them. Blocks until all handlers have ended. Neither is given
+  // up, since what callers and handlers use may go once it returns; once a minute the log says
+  // which of them is waited for. Whoever cannot wait for ever calls it on a thread of its own and
+  // keeps all that they use (PsServer), or ends the process (StopSignal::LimitStopping).
   void Shutdown(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  RpcServer(std::unique_ptr<grpc::Server> server, std::string address);
+  RpcServer(std::unique_ptr<grpc::Server> server, std::string address, Clock* clock);
 
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  Clock* const clock_;
   mutable Mutex mutex_;
   // gRPC's own references to a channel, such as those of calls, keep it alive too.
   std::vector<std::weak_ptr<grpc::Channel>> in_process_ ABSL_GUARDED_BY(mutex_);

@@ -1,15 +1,21 @@
 #include "common/net/server.h"
 
+#include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/channel.h"
+#include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -67,6 +73,15 @@ class SizedAnswers final : public ParameterServerAdmin::CallbackService {
     };
     return new Endless;
   }
+
+  // Is done when the test says so.
+  grpc::ServerUnaryReactor* PinCut(grpc::CallbackServerContext* context, const PinCutRequest*,
+                                   ShardStatus*) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    pinning.set_value(reactor);
+    return reactor;
+  }
+  std::promise<grpc::ServerUnaryReactor*> pinning;
 };
 
 std::unique_ptr<RpcServer> StartServer(const std::string& listen = "127.0.0.1:0",
@@ -217,6 +232,52 @@ TEST(RpcServerTest, ShutdownCancelsCallsThatDoNotEnd) {
   grpc::Status status;
   call->Finish(&answer, &status, nullptr);
   server->Shutdown(absl::ZeroDuration());
+  void* tag;
+  bool ok;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_FALSE(status.ok());
+}
+
+// It waited for ever without a word.
+class StoppingServerTest : public ::testing::Test {
+ protected:
+  // Shuts it down, and lets minutes pass until the log says that it waits for `whom`; then
+  // whoever that is ends by `end`.
+  void StopAndAwait(const std::string& whom, const std::function<void()>& end) {
+    const WarningCount told(
+        absl::StrCat("the server at ", server_->address(), ", which stops, waits for ", whom));
+    auto stopped =
+        std::async(std::launch::async, [this] { server_->Shutdown(absl::ZeroDuration()); });
+    while (told.count() < 2) {
+      clock_.Advance(absl::Seconds(30));
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(stopped.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    end();
+    stopped.get();
+  }
+
+  SimulatedClock clock_;
+  SizedAnswers service_;
+  const std::unique_ptr<RpcServer> server_ = *RpcServer::Start({.clock = &clock_}, {&service_});
+};
+
+TEST_F(StoppingServerTest, SaysThatItWaitsForCallersInItsProcess) {
+  auto channel = server_->InProcessChannel();
+  StopAndAwait("callers in this process to let go of its channel", [&] { channel.reset(); });
+}
+
+TEST_F(StoppingServerTest, SaysThatItWaitsForHandlers) {
+  const auto stub = ParameterServerAdmin::NewStub(CreateChannel(server_->address()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub->AsyncPinCut(&context, PinCutRequest(), &queue);
+  ShardStatus answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  grpc::ServerUnaryReactor* const pinning = service_.pinning.get_future().get();
+  StopAndAwait("calls that it still answers to end",
+               [&] { pinning->Finish(grpc::Status::CANCELLED); });
   void* tag;
   bool ok;
   ASSERT_TRUE(queue.Next(&tag, &ok));
