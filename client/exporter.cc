@@ -12,14 +12,16 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/storage/durable_file.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "worker/parameters/parameter_client.h"
 
 namespace millrace::client {
 namespace {
 
-// How long the first pull may take before the routing is asked for again, since a server may have
-// come back at another address; each later one may take twice as long as the one before.
-constexpr absl::Duration kFirstPullTimeout = absl::Seconds(5);
+// After so long, then twice as long, and so on, the routing is asked for again, since a server may
+// have come back at another address. As long as it has not, the pull goes on.
+constexpr absl::Duration kFirstLook = absl::Seconds(5);
+constexpr absl::Duration kMostBetweenLooks = absl::Minutes(1);
 
 // Between two looks at the interrupt.
 constexpr size_t kFloatsWrittenAtOnce = 1 << 20;
@@ -62,20 +64,24 @@ absl::Status WriteTensors(const std::string& path, std::vector<TensorInfo> tenso
   return writer->Commit();
 }
 
+bool AreEqual(const Routing& a, const Routing& b) {
+  return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
+bool IsAway(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status);
+}
+
 // The shards were moved, or put to another generation, between the routing and the pull.
 bool RoutingIsStale(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
-         absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status);
+  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) || IsAway(status);
 }
 
 // One export's fetching.
 class Fetch {
  public:
   Fetch(JobsClient* client, const std::string& job_id, const ExportOptions& options)
-      : client_(client),
-        job_id_(job_id),
-        options_(options),
-        deadline_(options.clock->Now() + options.timeout) {
+      : client_(client), job_id_(job_id), options_(options), moved_(options.clock->Now()) {
     if (options.interrupt != nullptr) stop_.emplace(options.interrupt, [this] { Stop(); });
   }
 
@@ -83,25 +89,19 @@ class Fetch {
   using Prepare = std::function<absl::StatusOr<Targets>(const GetVariablesResponse&)>;
 
   absl::Status Run(const Prepare& prepare) {
-    absl::Duration pull_timeout = kFirstPullTimeout;
     while (true) {
-      absl::StatusOr<GetVariablesResponse> variables =
-          client_->GetVariables(job_id_, deadline_ - options_.clock->Now());
+      absl::StatusOr<GetVariablesResponse> variables = client_->GetVariables(job_id_, TimeLeft());
       if (!variables.ok()) return Failure(variables.status());
       MILLRACE_ASSIGN_OR_RETURN(const Targets targets, prepare(*variables));
-      const absl::Status status = Pull(
-          variables->routing(), std::min(deadline_, options_.clock->Now() + pull_timeout), targets);
+      const absl::Status status = Pull(variables->routing(), targets);
       if (status.ok()) return status;
       if (!MayMend(status, variables->routing())) return Failure(status);
-      if (options_.on_wait) {
-        options_.on_wait(absl::StrCat(Failure(status).message(), "; trying again"));
-      }
-      pull_timeout *= 2;
+      TellWait(status);
     }
   }
 
  private:
-  absl::Status Pull(const Routing& routing, absl::Time deadline, const Targets& targets) {
+  absl::Status Pull(const Routing& routing, const Targets& targets) {
     std::vector<uint64_t> sizes;
     for (const absl::Span<float> target : targets) sizes.push_back(target.size());
     worker::ParameterClientOptions parameter_options;
@@ -110,12 +110,48 @@ class Fetch {
         std::shared_ptr<worker::ParameterClient> parameters,
         worker::ParameterClient::Create(job_id_, std::move(sizes), routing, parameter_options));
     SetParameters(parameters);
+    const absl::Time begun = options_.clock->Now();
     worker::ParameterClient::PullOptions pull;
-    pull.deadline = deadline;
-    absl::Status status = parameters->Pull(pull, targets);
+    pull.arrived = [this](size_t /*variable*/, size_t /*first*/, size_t /*count*/) { Moved(); };
+    absl::Status status = Await(*parameters->StartPull(pull, targets), begun, routing);
     SetParameters(nullptr);
     return status;
   }
+
+  // Until all is there. DEADLINE_EXCEEDED: nothing has moved for as long as may be, or the routing
+  // is another one.
+  absl::Status Await(worker::ParameterClient::StartedPull& pull, absl::Time begun,
+                     const Routing& routing) {
+    absl::Time looked = begun;
+    for (absl::Duration pause = kFirstLook;; pause = std::min(2 * pause, kMostBetweenLooks)) {
+      const absl::Status status = pull.Wait(looked + std::min(pause, TimeLeft()));
+      if (!absl::IsDeadlineExceeded(status) || TimeLeft() <= absl::ZeroDuration()) return status;
+      if (moved() < looked) TellWait(status);
+      looked = options_.clock->Now();
+      const absl::StatusOr<GetVariablesResponse> newest =
+          client_->GetVariables(job_id_, std::min(pause, TimeLeft()));
+      if (newest.ok() && !AreEqual(newest->routing(), routing)) return status;
+      if (!newest.ok() && !IsAway(newest.status())) return newest.status();
+    }
+  }
+
+  void TellWait(const absl::Status& status) const {
+    if (options_.on_wait == nullptr) return;
+    options_.on_wait(absl::StrCat(Failure(status).message(), "; trying again"));
+  }
+
+  // Values have come.
+  void Moved() {
+    const absl::Time now = options_.clock->Now();
+    MutexLock lock(&mutex_);
+    moved_ = now;
+  }
+  absl::Time moved() const {
+    MutexLock lock(&mutex_);
+    return moved_;
+  }
+  // Until it is given up, unless something moves.
+  absl::Duration TimeLeft() const { return moved() + options_.timeout - options_.clock->Now(); }
 
   // From where Stop() may cancel it; at once if Stop() was called.
   void SetParameters(std::shared_ptr<worker::ParameterClient> parameters) {
@@ -144,8 +180,8 @@ class Fetch {
   bool MayMend(const absl::Status& status, const Routing& routing) {
     const bool same_routing = routing.generation() == failed_generation_;
     failed_generation_ = routing.generation();
-    const bool away = absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status);
-    return RoutingIsStale(status) && (away || !same_routing) && options_.clock->Now() < deadline_;
+    return RoutingIsStale(status) && (IsAway(status) || !same_routing) &&
+           TimeLeft() > absl::ZeroDuration();
   }
 
   absl::Status Failure(const absl::Status& status) const {
@@ -156,10 +192,10 @@ class Fetch {
   JobsClient* const client_;
   const std::string job_id_;
   const ExportOptions& options_;
-  const absl::Time deadline_;
   uint64_t failed_generation_ = 0;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_);  // When values came last; at first, when it began.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<worker::ParameterClient> parameters_ ABSL_GUARDED_BY(mutex_);
   absl::optional<Interrupt::Action> stop_;  // Last: it may call Stop() from its constructor on.

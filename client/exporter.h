@@ -18,7 +18,7 @@
 namespace millrace::client {
 
 struct ExportOptions {
-  // For the fetching; shards that move and servers that are away are waited for until then.
+  // Shards that move and servers that are away are waited for until nothing has come for so long.
   absl::Duration timeout = absl::Minutes(10);
   // Ends it, and the client's calls, with CANCELLED; nothing is left behind then. Has no other
   // action meanwhile. Not owned; may be null.

@@ -168,8 +168,8 @@ bool FakeJobs::WaitForWatches(size_t count) const {
   return WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return watches_.size() >= count; });
 }
 
-bool FakeJobs::WaitForCall(const std::string& method) const {
-  return WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return called_.count(method) > 0; });
+bool FakeJobs::WaitForCall(const std::string& method, size_t count) const {
+  return WaitUntil([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return called_.count(method) >= count; });
 }
 
 void FakeJobs::NoteCall(const std::string& method) {

@@ -80,9 +80,8 @@ class FakeJobs final : public Jobs::Service {
 
   // Blocks until that many WatchJob streams have been opened, at most 30 s; returns whether.
   bool WaitForWatches(size_t count) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The same for calls of SubmitJob, CancelJob, CheckpointJob or GetVariables: of the first, by
-  // name.
-  bool WaitForCall(const std::string& method) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for calls of SubmitJob, CancelJob, CheckpointJob or GetVariables, by name.
+  bool WaitForCall(const std::string& method, size_t count = 1) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                          SubmitJobResponse* response) override;
@@ -129,7 +128,7 @@ class FakeJobs final : public Jobs::Service {
   bool hold_submissions_ ABSL_GUARDED_BY(mutex_) = false;
   bool hold_checkpoints_ ABSL_GUARDED_BY(mutex_) = false;
   bool hold_cancellations_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<std::string> called_ ABSL_GUARDED_BY(mutex_);
+  std::multiset<std::string> called_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<int, grpc::Status>> breaks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> job_of_request_ ABSL_GUARDED_BY(mutex_);

@@ -5,7 +5,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "gtest/gtest.h"
 #include "protos/parameter_server.grpc.pb.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace {
 namespace {
@@ -248,10 +248,10 @@ class StoppingServerTest : public ::testing::Test {
         absl::StrCat("the server at ", server_->address(), ", which stops, waits for ", whom));
     auto stopped =
         std::async(std::launch::async, [this] { server_->Shutdown(absl::ZeroDuration()); });
-    while (told.count() < 2) {
+    SpinUntil("a warning that names whom it waits for", [&] {
       clock_.Advance(absl::Seconds(30));
-      std::this_thread::yield();
-    }
+      return told.count() >= 2;
+    });
     EXPECT_EQ(stopped.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
     end();
     stopped.get();
