@@ -87,6 +87,11 @@ JobRecord Job::record() const {
   return record_;
 }
 
+uint64_t Job::record_bytes() const {
+  MutexLock lock(&mutex_);
+  return record_.ByteSizeLong();
+}
+
 JobState Job::state() const {
   MutexLock lock(&mutex_);
   return record_.state();

@@ -51,6 +51,8 @@ class Job {
   EventLog& events() { return events_; }
 
   JobRecord record() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // As the journal has it.
+  uint64_t record_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobState state() const ABSL_LOCKS_EXCLUDED(mutex_);
   JobStatus Status() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The same with only the name of the spec, which may be large.

@@ -19,7 +19,7 @@ struct QueueLimits {
   size_t running = 16;    // At a time.
   size_t pending = 2000;  // Waiting for their turns, or being submitted.
   // Of the specs of those, as they came.
-  uint64_t pending_bytes = uint64_t{256} << 20;
+  uint64_t pending_bytes = uint64_t{64} << 20;
 };
 
 // Jobs are numbers to it. First in, first out; those that had started in an earlier life of the

@@ -115,6 +115,7 @@ void Retention::Sweep() {
   if (retired_.size() + unsettled_since_.size() > freed_before && options_.on_freed) {
     options_.on_freed();
   }
+  const size_t kept = KeptRecords(jobs);
   for (size_t i = jobs.size(); i-- > 0 && !stopping();) {
     Job& job = *jobs[i];
     absl::Status status;
@@ -124,9 +125,19 @@ void Retention::Sweep() {
       retired_.erase(job.number());
       unsettled_since_.erase(job.number());
     }
-    if (i >= limits.records && !job.HasShards()) status = options_.forget(job);
+    if (i >= kept && !job.HasShards()) status = options_.forget(job);
     LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status)) << job.id() << ": " << status;
   }
+}
+
+size_t Retention::KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) const {
+  uint64_t bytes = 0;
+  size_t kept = 0;
+  for (; kept < std::min(jobs.size(), options_.limits.records); ++kept) {
+    bytes += jobs[kept]->record_bytes();
+    if (bytes > options_.limits.record_bytes) break;
+  }
+  return kept;
 }
 
 // Some of each job in each directory; the rest comes after the next sweep. A server that does not

@@ -26,9 +26,12 @@ namespace millrace::coordinator {
 
 // How many of the jobs that ended last keep what.
 struct RetentionLimits {
-  size_t shards = 16;     // Their variables, on the ps servers.
-  size_t events = 16;     // All events that were kept; those before keep the last hundred.
-  size_t records = 1000;  // Anything at all. A job that still has shards is kept for longer.
+  size_t shards = 16;  // Their variables, on the ps servers.
+  size_t events = 16;  // All events that were kept; those before keep the last hundred.
+  // Anything at all, and how many bytes all records may have together, which take some ten times as
+  // much memory. A job that still has shards is kept for longer.
+  size_t records = 1000;
+  uint64_t record_bytes = uint64_t{64} << 20;
 };
 
 // Retires shards of jobs that have ended, so that their servers can use the memory, then drops,
@@ -70,6 +73,8 @@ class Retention {
  private:
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+  // How many of these, the newest first, keep their records.
+  size_t KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) const;
   // A job, and the directory of a ps server that has strays of it.
   using StrayHome = std::pair<std::string, std::string>;
   using Strays = std::map<StrayHome, std::set<uint32_t>>;

@@ -108,6 +108,19 @@ TEST_F(RetentionTest, JobsThatEndedLongestAgoAreForgottenOldestFirst) {
   EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 2}), ElementsAre(7, 3));
 }
 
+// A thousand jobs with large specs took more memory than there was, and again after a restart.
+TEST_F(RetentionTest, JobsAreForgottenWhereTheRecordsTogetherAreTooLarge) {
+  uint64_t bytes = 0;
+  for (const uint64_t number : {7, 3, 5, 4}) {
+    const Job& job = AddEnded(number);
+    if (number == 5 || number == 4) bytes += job.record_bytes();
+  }
+  EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 9, .record_bytes = bytes}),
+              ElementsAre(7, 3));
+  EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 9, .record_bytes = bytes - 1}),
+              ElementsAre(7, 3, 5));
+}
+
 TEST_F(RetentionTest, JobThatMayStillHaveShardsIsNotForgotten) {
   Job& job = AddEnded(1);
   ASSERT_TRUE(job.Update([](JobRecord& record) {
