@@ -1,7 +1,9 @@
 #include "client/exporter.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,14 @@ namespace {
 // have come back at another address. As long as it has not, the pull goes on.
 constexpr absl::Duration kFirstLook = absl::Seconds(5);
 constexpr absl::Duration kMostBetweenLooks = absl::Minutes(1);
+
+// A server that came back may not have been told of the generation that the routing has already: so
+// often it is asked again, after pauses that become twice as long.
+constexpr int kMostTriesOfRouting = 7;
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+
+// Elements of a variable that count as one place where values come to.
+constexpr size_t kPlace = size_t{1} << 18;
 
 // Between two looks at the interrupt.
 constexpr size_t kFloatsWrittenAtOnce = 1 << 20;
@@ -96,6 +106,7 @@ class Fetch {
       const absl::Status status = Pull(variables->routing(), targets);
       if (status.ok()) return status;
       if (!MayMend(status, variables->routing())) return Failure(status);
+      if (tries_ > 1) Pause(kFirstPause * (1 << (tries_ - 2)));
       TellWait(status);
     }
   }
@@ -110,16 +121,20 @@ class Fetch {
         std::shared_ptr<worker::ParameterClient> parameters,
         worker::ParameterClient::Create(job_id_, std::move(sizes), routing, parameter_options));
     SetParameters(parameters);
+    ForgetFilled();
     const absl::Time begun = options_.clock->Now();
     worker::ParameterClient::PullOptions pull;
-    pull.arrived = [this](size_t /*variable*/, size_t /*first*/, size_t /*count*/) { Moved(); };
+    pull.arrived = [this](size_t variable, size_t first, size_t /*count*/) {
+      Moved(variable, first);
+    };
     absl::Status status = Await(*parameters->StartPull(pull, targets), begun, routing);
     SetParameters(nullptr);
     return status;
   }
 
-  // Until all is there. DEADLINE_EXCEEDED: nothing has moved for as long as may be, or the routing
-  // is another one.
+  // Until all is there. DEADLINE_EXCEEDED: nothing has moved for as long as may be; UNAVAILABLE:
+  // the routing is another one. What a look at the coordinator says otherwise does not end a pull
+  // that goes on without it.
   absl::Status Await(worker::ParameterClient::StartedPull& pull, absl::Time begun,
                      const Routing& routing) {
     absl::Time looked = begun;
@@ -127,11 +142,15 @@ class Fetch {
       const absl::Status status = pull.Wait(looked + std::min(pause, TimeLeft()));
       if (!absl::IsDeadlineExceeded(status) || TimeLeft() <= absl::ZeroDuration()) return status;
       if (moved() < looked) TellWait(status);
-      looked = options_.clock->Now();
       const absl::StatusOr<GetVariablesResponse> newest =
-          client_->GetVariables(job_id_, std::min(pause, TimeLeft()));
-      if (newest.ok() && !AreEqual(newest->routing(), routing)) return status;
-      if (!newest.ok() && !IsAway(newest.status())) return newest.status();
+          client_->GetVariables(job_id_, std::min(kFirstLook, TimeLeft()));
+      if (newest.ok() && !AreEqual(newest->routing(), routing)) {
+        return absl::UnavailableError("some of its shards have moved");
+      }
+      if (absl::IsDataLoss(newest.status()) || absl::IsNotFound(newest.status())) {
+        return newest.status();
+      }
+      looked = options_.clock->Now();
     }
   }
 
@@ -140,11 +159,15 @@ class Fetch {
     options_.on_wait(absl::StrCat(Failure(status).message(), "; trying again"));
   }
 
-  // Values have come.
-  void Moved() {
+  // Values have come. What comes once more in a pull, to a place where some were, is no progress.
+  void Moved(size_t variable, size_t first) {
     const absl::Time now = options_.clock->Now();
     MutexLock lock(&mutex_);
-    moved_ = now;
+    if (filled_.insert({variable, first / kPlace}).second) moved_ = now;
+  }
+  void ForgetFilled() {
+    MutexLock lock(&mutex_);
+    filled_.clear();
   }
   absl::Time moved() const {
     MutexLock lock(&mutex_);
@@ -169,6 +192,7 @@ class Fetch {
     {
       MutexLock lock(&mutex_);
       stopped_ = true;
+      stopped_cond_.SignalAll();
       parameters = parameters_;
     }
     client_->Interrupt();
@@ -176,12 +200,20 @@ class Fetch {
   }
 
   // Whether the routing, asked for again, may lead further. With one that failed before there is
-  // nothing to hope for, but from a server that was away.
+  // little to hope for, but from a server that was away.
   bool MayMend(const absl::Status& status, const Routing& routing) {
-    const bool same_routing = routing.generation() == failed_generation_;
+    if (IsAway(status) || routing.generation() != failed_generation_) tries_ = 0;
     failed_generation_ = routing.generation();
-    return RoutingIsStale(status) && (IsAway(status) || !same_routing) &&
+    return RoutingIsStale(status) && ++tries_ < kMostTriesOfRouting &&
            TimeLeft() > absl::ZeroDuration();
+  }
+
+  // Until Stop() at most.
+  void Pause(absl::Duration pause) {
+    const absl::Time deadline = options_.clock->Now() + pause;
+    MutexLock lock(&mutex_);
+    while (!stopped_ && !options_.clock->WaitUntil(&stopped_cond_, &mutex_, deadline)) {
+    }
   }
 
   absl::Status Failure(const absl::Status& status) const {
@@ -193,9 +225,12 @@ class Fetch {
   const std::string job_id_;
   const ExportOptions& options_;
   uint64_t failed_generation_ = 0;
+  int tries_ = 0;  // With that generation, one after the other.
 
   mutable Mutex mutex_;
-  absl::Time moved_ ABSL_GUARDED_BY(mutex_);  // When values came last; at first, when it began.
+  std::set<std::pair<size_t, size_t>> filled_ ABSL_GUARDED_BY(mutex_);  // Variables and places.
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_);  // When one was filled last; at first, when it began.
+  CondVar stopped_cond_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<worker::ParameterClient> parameters_ ABSL_GUARDED_BY(mutex_);
   absl::optional<Interrupt::Action> stop_;  // Last: it may call Stop() from its constructor on.

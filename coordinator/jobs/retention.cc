@@ -20,6 +20,7 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr size_t kEventsOfOldJobs = 100;
+// So long clients may ask for a job that has ended, too, be it by a submission that is tried again.
 constexpr absl::Duration kSettling = absl::Minutes(5);
 constexpr absl::Duration kLookAgain = absl::Seconds(10);
 // Strays of a job that are dropped at a time from one directory.
@@ -131,11 +132,13 @@ void Retention::Sweep() {
 }
 
 size_t Retention::KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) const {
+  const absl::Time now = options_.clock->Now();
   uint64_t bytes = 0;
   size_t kept = 0;
   for (; kept < std::min(jobs.size(), options_.limits.records); ++kept) {
     bytes += jobs[kept]->record_bytes();
-    if (bytes > options_.limits.record_bytes) break;
+    const bool is_settled = now - jobs[kept]->ended_at() >= kSettling;
+    if (is_settled && bytes > options_.limits.record_bytes) break;
   }
   return kept;
 }
