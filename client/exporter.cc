@@ -28,7 +28,7 @@ constexpr absl::Duration kMostBetweenLooks = absl::Minutes(1);
 // A server that came back may not have been told of the generation that the routing has already: so
 // often it is asked again, after pauses that become twice as long.
 constexpr int kMostTriesOfRouting = 7;
-constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kFirstRoutingPause = absl::Milliseconds(100);
 
 // Elements of a variable that count as one place where values come to.
 constexpr size_t kPlace = size_t{1} << 18;
@@ -106,7 +106,7 @@ class Fetch {
       const absl::Status status = Pull(variables->routing(), targets);
       if (status.ok()) return status;
       if (!MayMend(status, variables->routing())) return Failure(status);
-      if (tries_ > 1) Pause(kFirstPause * (1 << (tries_ - 2)));
+      if (tries_ > 1) Pause(kFirstRoutingPause * (1 << (tries_ - 2)));
       TellWait(status);
     }
   }

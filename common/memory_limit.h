@@ -9,9 +9,9 @@
 
 namespace millrace {
 
-// Bytes, never 0: the machine's memory, or the least limit of the control groups (versions 1 and 2)
-// that this process is in, whichever is less. What other processes use is not taken off. Reads a
-// few small files of the kernel's; thread-safe.
+// Bytes, never 0: the machine's memory, the least limit of the control groups (versions 1 and 2)
+// that this process is in, or that of its address space, whichever is less. What other processes
+// use is not taken off. Reads a few small files of the kernel's; thread-safe.
 uint64_t MemoryLimit();
 
 // The part of MemoryLimit() that reads control groups. `membership`: the text of /proc/self/cgroup;

@@ -67,6 +67,15 @@ void RaiseLimitOfOpenFiles() {
       << kFewOpenFiles << " at least (ulimit -n, or LimitNOFILE= of a systemd unit)";
 }
 
+void WarnOfLittleAddressSpace() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  LOG(WARNING) << "the address space is limited to " << (limit.rlim_cur >> 20)
+               << " MiB (ulimit -v), which counts what is reserved and never used, as for each "
+               << "thread: where it is used up libraries abort, and do not say why. Limit memory "
+               << "instead (MemoryMax= of a systemd unit, or memory.max of a control group)";
+}
+
 // Starts so many at once as are needed at least, and ends them.
 void CheckThreads() {
   std::promise<void> promise;
@@ -82,8 +91,8 @@ void CheckThreads() {
   for (std::thread& thread : threads) thread.join();
   if (status.ok()) return;
   LOG(ERROR) << "only " << threads.size() << " threads can be started; must be at least "
-             << kFewestThreads << " (ulimit -u, TasksMax= of a systemd unit, or pids.max of a "
-             << "container): " << status.message();
+             << kFewestThreads << " (ulimit -u and -v, TasksMax= of a systemd unit, or pids.max of "
+             << "a container): " << status.message();
   EndProcess(/*exit_status=*/1);
 }
 
@@ -118,6 +127,7 @@ void InitProcess(const char* name) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   RaiseLimitOfOpenFiles();
+  WarnOfLittleAddressSpace();
   CheckThreads();
 }
 

@@ -168,6 +168,20 @@ TEST(InitProcessDeathTest, ProcessWithTooFewOpenFilesEnds) {
   EXPECT_EXIT(start(64), ::testing::ExitedWithCode(0), "only 64 files");
 }
 
+// Libraries aborted, and blamed a file that is there, or threads.
+TEST(InitProcessDeathTest, LimitOfTheAddressSpaceIsTold) {
+  const auto start = [] {
+    struct rlimit limit = {};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t{1} << 50;  // Sanitizers reserve much.
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
+    InitProcess("process_test");
+    _exit(0);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(0),
+              "the address space is limited to 1073741824 MiB .*ulimit -v.*MemoryMax=");
+}
+
 // gRPC aborted, or waited for ever.
 TEST(InitProcessDeathTest, ProcessWithTooFewThreadsEnds) {
   const auto start = [] {

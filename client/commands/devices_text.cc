@@ -28,8 +28,10 @@ std::string DevicesText(const JobExplanation& explanation) {
   bool any = false;
   for (const WorkerReport& worker : explanation.workers()) {
     any |= !worker.device().empty();
-    table.AddRow({PrintableName(worker.name()), Printable(worker.device()), MemoryText(worker),
-                  BusyText(worker), FormatCount(worker.steps_done())});
+    // One that is gone computes on nothing, and its trouble says so.
+    const std::string& on = worker.device().empty() ? worker.trouble() : worker.device();
+    table.AddRow({PrintableName(worker.name()), Printable(on), MemoryText(worker), BusyText(worker),
+                  FormatCount(worker.steps_done())});
   }
   return any ? table.ToString() : "";
 }

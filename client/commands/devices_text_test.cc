@@ -29,6 +29,17 @@ TEST(DevicesTextTest, EachWorkerHasALine) {
             "worker-1  cpu/2                                           40\n");
 }
 
+// It looked like one that has done nothing yet.
+TEST(DevicesTextTest, OneThatIsGoneSaysSo) {
+  JobExplanation explanation = TwoWorkers();
+  explanation.mutable_workers(1)->clear_device();
+  explanation.mutable_workers(1)->set_trouble("is gone for 90 s");
+  EXPECT_EQ(DevicesText(explanation),
+            "WORKER    ON                    MEMORY              BUSY  STEPS\n"
+            "worker-0  cuda:0 (NVIDIA H200)  3.0 GiB of 141 GiB  76%   1,200\n"
+            "worker-1  is gone for 90 s                                40\n");
+}
+
 TEST(DevicesTextTest, WithoutDevicesThereIsNothingToSay) {
   JobExplanation explanation;
   EXPECT_EQ(DevicesText(explanation), "");

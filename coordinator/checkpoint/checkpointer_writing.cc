@@ -189,7 +189,8 @@ void Checkpointer::Fail(const absl::Status& status) {
 void Checkpointer::Unpin() {
   if (!attempt_->exact_step || attempt_->is_best || attached_.shards == nullptr) return;
   const absl::Status status = attached_.shards->UnpinCut(attached_.generation, cut_id());
-  LOG_IF(WARNING, !status.ok()) << options_.owner.job_id << ": " << status;
+  LOG_IF(WARNING, !status.ok() && !absl::IsCancelled(status))
+      << options_.owner.job_id << ": " << status;
   attempt_->exact_step.reset();
 }
 

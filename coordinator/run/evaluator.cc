@@ -207,7 +207,8 @@ void Evaluator::End() {
   step_.reset();
   answered_at_.reset();
   const absl::Status unpinned = shards_->UnpinCut(request_.generation(), cut_id());
-  LOG_IF(WARNING, !unpinned.ok()) << options_.job_id << ": " << unpinned;
+  LOG_IF(WARNING, !unpinned.ok() && !absl::IsCancelled(unpinned))
+      << options_.job_id << ": " << unpinned;
 }
 
 absl::optional<uint64_t> Evaluator::Abandon() {
