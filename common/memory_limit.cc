@@ -42,12 +42,6 @@ uint64_t LeastLimitUpwards(const std::string& root, std::string group, absl::str
   }
 }
 
-uint64_t AddressSpace() {
-  struct rlimit limit = {};
-  const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return is_limited ? std::max<uint64_t>(limit.rlim_cur, 1) : kNoLimit;
-}
-
 uint64_t MachineMemory() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_size = sysconf(_SC_PAGESIZE);
@@ -75,8 +69,14 @@ uint64_t CgroupMemoryLimit(absl::string_view membership, const std::string& root
   return least;
 }
 
+uint64_t AddressSpaceLimit() {
+  struct rlimit limit = {};
+  const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited ? std::max<uint64_t>(limit.rlim_cur, 1) : kNoLimit;
+}
+
 uint64_t MemoryLimit() {
-  return std::min({MachineMemory(), AddressSpace(),
+  return std::min({MachineMemory(), AddressSpaceLimit(),
                    CgroupMemoryLimit(ReadFile("/proc/self/cgroup"), "/sys/fs/cgroup")});
 }
 

@@ -14,6 +14,10 @@ namespace millrace {
 // use is not taken off. Reads a few small files of the kernel's; thread-safe.
 uint64_t MemoryLimit();
 
+// The part of MemoryLimit() that is the process's own limit of its address space (RLIMIT_AS).
+// UINT64_MAX: there is none.
+uint64_t AddressSpaceLimit();
+
 // The part of MemoryLimit() that reads control groups. `membership`: the text of /proc/self/cgroup;
 // `root`: where the groups are mounted, "/sys/fs/cgroup" on every common system. UINT64_MAX: no
 // group has a limit that can be read.

@@ -8,15 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/memory_limit.h"
 #include "common/start_thread.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
@@ -68,9 +71,9 @@ void RaiseLimitOfOpenFiles() {
 }
 
 void WarnOfLittleAddressSpace() {
-  struct rlimit limit = {};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  LOG(WARNING) << "the address space is limited to " << (limit.rlim_cur >> 20)
+  const uint64_t limit = AddressSpaceLimit();
+  if (limit == std::numeric_limits<uint64_t>::max()) return;
+  LOG(WARNING) << "the address space is limited to " << (limit >> 20)
                << " MiB (ulimit -v), which counts what is reserved and never used, as for each "
                << "thread: where it is used up libraries abort, and do not say why. Limit memory "
                << "instead (MemoryMax= of a systemd unit, or memory.max of a control group)";

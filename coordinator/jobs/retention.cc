@@ -20,8 +20,9 @@ namespace millrace::coordinator {
 namespace {
 
 constexpr size_t kEventsOfOldJobs = 100;
-// So long clients may ask for a job that has ended, too, be it by a submission that is tried again.
 constexpr absl::Duration kSettling = absl::Minutes(5);
+// So long clients may ask for a job that has ended, be it by a submission that is tried again.
+constexpr absl::Duration kAskedFor = absl::Minutes(5);
 constexpr absl::Duration kLookAgain = absl::Seconds(10);
 // Strays of a job that are dropped at a time from one directory.
 constexpr size_t kStraysAtOnce = 256;
@@ -137,8 +138,8 @@ size_t Retention::KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) con
   size_t kept = 0;
   for (; kept < std::min(jobs.size(), options_.limits.records); ++kept) {
     bytes += jobs[kept]->record_bytes();
-    const bool is_settled = now - jobs[kept]->ended_at() >= kSettling;
-    if (is_settled && bytes > options_.limits.record_bytes) break;
+    const bool may_be_asked_for = now - jobs[kept]->ended_at() < kAskedFor;
+    if (!may_be_asked_for && bytes > options_.limits.record_bytes) break;
   }
   return kept;
 }

@@ -65,9 +65,7 @@ absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
     MILLRACE_RETURN_IF_ERROR(CheckRestoredPlan(plan, record.restored_from().plan()));
   }
   MILLRACE_RETURN_IF_ERROR(CheckDivision(record, plan.variables()));
-  JobRecord planned = record;
-  *planned.mutable_plan() = plan;
-  MILLRACE_RETURN_IF_ERROR(CheckRoute(planned));
+  MILLRACE_RETURN_IF_ERROR(CheckRoute(record, plan, /*shards=*/{}));
   *record.mutable_plan() = plan;
   // Numbers of a planner that does not round them travel as FLOAT32.
   record.set_wire_is_checked(!IsPlannedUnrounded(record.spec(), plan));

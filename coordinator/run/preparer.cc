@@ -124,19 +124,20 @@ absl::Status Preparer::Place() {
     held.push_back(environment_.elements_on(server.registration.directory_id()));
   }
   const std::vector<size_t> assigned = AssignShards(shards, std::move(held));
-  JobRecord placed = record;
+  std::vector<ShardPlacement> placements(shards.size());
   for (size_t shard = 0; shard < shards.size(); ++shard) {
     const RegisterPs& server = servers[assigned[shard]].registration;
-    ShardPlacement& placement = *placed.add_shards();
+    ShardPlacement& placement = placements[shard];
     placement.set_directory_id(server.directory_id());
     placement.set_server(server.name());
     placement.set_address(server.address());
     placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
     if (from.has_checkpoint()) *placement.mutable_restore() = from.checkpoint();
   }
-  MILLRACE_RETURN_IF_ERROR(CheckRoute(placed));
-  MILLRACE_RETURN_IF_ERROR(
-      reporter_->Journal([&](JobRecord& changed) { *changed.mutable_shards() = placed.shards(); }));
+  MILLRACE_RETURN_IF_ERROR(CheckRoute(record, record.plan(), placements));
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) {
+    changed.mutable_shards()->Assign(placements.begin(), placements.end());
+  }));
   if (shards.size() > count) {
     job_->AppendNotice(
         absl::StrCat("has ", shards.size(), " shards instead of ", count, ": those of checkpoint ",

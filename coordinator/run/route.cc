@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
@@ -24,18 +23,18 @@ std::string DescribeShards(const Routing& routing) {
 
 }  // namespace
 
-SetRoute MakeRoute(const JobRecord& record, Routing routing) {
+SetRoute MakeRoute(const JobRecord& record, const JobPlan& plan, Routing routing) {
   SetRoute route;
   route.set_job_id(record.job_id());
   *route.mutable_spec() = record.spec();
   *route.mutable_routing() = std::move(routing);
-  *route.mutable_plan() = record.plan();
+  *route.mutable_plan() = plan;
   return route;
 }
 
-absl::Status CheckRoute(const JobRecord& record) {
-  const std::vector<ShardPlacement> shards(record.shards().begin(), record.shards().end());
-  const SetRoute route = MakeRoute(record, RoutingOf(shards, record.generation()));
+absl::Status CheckRoute(const JobRecord& record, const JobPlan& plan,
+                        absl::Span<const ShardPlacement> shards) {
+  const SetRoute route = MakeRoute(record, plan, RoutingOf(shards, record.generation()));
   const size_t bytes = route.ByteSizeLong();
   if (bytes <= kMaxRouteBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

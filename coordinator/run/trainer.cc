@@ -88,8 +88,9 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   reporter_.Resumed(merged.done.size(), merged.done.watermark());
   TellRecovery(before, attached);
   TellMissedEvaluations(merged.done, shards, evaluator);
+  const JobRecord record = job_.record();
   environment_.dispatcher->Start(RulesOf(job_.spec(), total_steps_),
-                                 MakeRoute(job_.record(), shards.RoutingAt(generation_)),
+                                 MakeRoute(record, record.plan(), shards.RoutingAt(generation_)),
                                  merged.done, barrier_);
   AdvanceCheckpoints({.applied = merged.done.size(), .watermark = merged.done.watermark()});
 }

@@ -13,11 +13,6 @@ namespace {
 // Written in some 100 us, and enqueued in some 5.
 constexpr size_t kBytesAtOnce = size_t{1} << 20;
 
-size_t AlignUp(size_t place) {
-  constexpr size_t kTo = MemoryLayout::kAlignment;
-  return (place + kTo - 1) / kTo * kTo;
-}
-
 }  // namespace
 
 void CopiesIn::AddPlace(void* device, size_t bytes, void* ahead, bool at_once) {
@@ -80,7 +75,7 @@ void CopiesIn::MoveIn() {
     const auto& [place, begin, first_end] = *next;
     size_t end = first_end;
     while (++next != ahead_.end() && next->place == place &&
-           (place->at_once || next->begin <= AlignUp(end))) {
+           (place->at_once || next->begin <= MemoryLayout::AlignUp(end))) {
       end = std::max(end, next->end);
     }
     move_(place->device + begin, place->ahead + begin, end - begin);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "worker/device/cuda/mirrored_memory.h"
 
 namespace millrace::worker {
 namespace {
@@ -60,7 +61,7 @@ GradientExchange::State& GradientExchange::At(size_t member) const {
 GradientExchange::Piece GradientExchange::PieceOf(const GradientBucket& bucket, size_t piece,
                                                   size_t pieces) {
   const size_t share = (bucket.bytes() + pieces - 1) / pieces;
-  const size_t most = (share + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t most = MemoryLayout::AlignUp(share, kAlignment);
   const size_t begin = std::min(piece * most, bucket.bytes());
   return {begin, std::min(most, bucket.bytes() - begin)};
 }

@@ -13,12 +13,17 @@ class MemoryLayout {
  public:
   static constexpr size_t kAlignment = 256;
 
+  // The least multiple of `alignment` that is not below `bytes`.
+  static size_t AlignUp(size_t bytes, size_t alignment = kAlignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
+
   explicit MemoryLayout(size_t alignment = kAlignment) : alignment_(alignment) {}
 
   // Returns where the new piece begins.
   size_t Add(size_t bytes) {
     const size_t begin = bytes_;
-    bytes_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
+    bytes_ += AlignUp(bytes, alignment_);
     return begin;
   }
 
