@@ -297,6 +297,7 @@ TEST(RemakeTest, SynchronousJobDoesNotBeginAnewWhileItsCheckpointCannotBeRead) {
   const std::string job = cluster.Submit(wanted).value();
   early.AwaitSomebody();
   const auto old_disk = cluster.ps(1).CopyDisk();
+  for (int i = 0; i < 2; ++i) cluster.ps(i).AwaitAskedForCut(job, 4);
   early.Open();
   late.AwaitSomebody();
   ASSERT_EQ(cluster.AwaitCheckpoint(job).checkpoint_ended().step(), 16u);

@@ -49,6 +49,7 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
   if (options_.newest.number() > 0) newest_ = options_.newest;
   last_number_ = options_.newest.number();
   has_begun_ = last_number_ > 0;
+  StartPolicy();
 }
 
 void Checkpointer::Attach(const Attached& attached) {
@@ -90,6 +91,7 @@ void Checkpointer::Detach(const std::string& cause) {
 
 void Checkpointer::Advance(const Situation& situation) {
   CHECK(attached_.shards != nullptr);
+  if (LooksAround()) WantNextVersion(situation);  // Steps do not wait for it.
   while (Step(situation)) {
   }
   if (call_ != nullptr && clock_->Now() - call_since_ > kFilePatience) {
@@ -166,7 +168,6 @@ bool Checkpointer::FileCallHasEnded() {
 
 void Checkpointer::AfterLooking() {
   phase_ = Phase::kIdle;
-  const absl::Time now = clock_->Now();
   trouble_ = result_->status.ok() ? result_->found.trouble : std::string(result_->status.message());
   if (result_->status.ok()) newest_.reset();  // Somebody may have removed it.
   if (const auto& furthest = result_->found.furthest) {
@@ -177,6 +178,11 @@ void Checkpointer::AfterLooking() {
     write_patience_.SetNewest(FromProto(furthest->took()));
     last_is_saved_ = furthest->ended() && attached_.watermark == total_steps_;
   }
+  StartPolicy();
+}
+
+void Checkpointer::StartPolicy() {
+  const absl::Time now = clock_->Now();
   if (newest_) {
     policy_.Start(newest_->step(), FromTimestamp(newest_->written()), now);
   } else {
@@ -239,9 +245,8 @@ uint64_t Checkpointer::BarrierFrom(uint64_t step) const {
 bool Checkpointer::WantsBarrier() const { return phase_ == Phase::kAwaitingBarrier; }
 
 bool Checkpointer::MayBeDueAt(uint64_t barrier) const {
-  const bool looks = phase_ == Phase::kUnknown || phase_ == Phase::kLooking;
   const uint64_t every = CheckpointEverySteps(options_.spec);
-  if (!exact_ || !looks || every == 0 || barrier % every != 0) return false;
+  if (!exact_ || !LooksAround() || every == 0 || barrier % every != 0) return false;
   return barrier < total_steps_ &&
          (call_ == nullptr || clock_->Now() - call_since_ < kLookPatience);
 }

@@ -264,7 +264,9 @@ class Checkpointer {
   void WantNextVersion(const Situation& situation);
   void StartFileCall(Phase phase, std::function<void(FileResult*)> call);
   bool FileCallHasEnded();
+  bool LooksAround() const { return phase_ == Phase::kUnknown || phase_ == Phase::kLooking; }
   void AfterLooking();
+  void StartPolicy();
   void BeginFiles();
   void AfterBeginning();
   bool TakeAnswers();

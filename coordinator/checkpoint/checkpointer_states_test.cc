@@ -39,6 +39,21 @@ TEST_F(CheckpointerTest, SynchronousShardsAreAskedForTheVersionThatIsDueInTime) 
   EXPECT_EQ(checkpointer_->wanted_version(), 100u);
 }
 
+// They were asked once the directory was known, and had passed the version by then.
+TEST_F(CheckpointerTest, SynchronousShardsAreAskedForTheVersionBeforeTheDirectoryIsKnown) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  newest_.set_directory(directory_);
+  newest_.set_number(1);
+  newest_.set_step(200);
+  start_thread_ = [](const std::function<void()>& /*run*/) { return std::thread([] {}); };
+  Open();
+  AtVersion(101, {});
+  Advance();
+  EXPECT_TRUE(checkpointer_->under_way());
+  EXPECT_EQ(checkpointer_->wanted_version(), 150u);
+}
+
 TEST_F(CheckpointerTest, SynchronousShardsThatMissedTheVersionAreAskedForOneAhead) {
   spec_.mutable_synchronous()->set_replicas(2);
   spec_.mutable_checkpoints()->set_every_steps(100);

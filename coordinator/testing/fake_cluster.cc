@@ -167,22 +167,11 @@ absl::StatusOr<JobExplanation> FakeCluster::Explain(const std::string& job_id) {
 }
 
 JobExplanation FakeCluster::AwaitVerdict(const std::string& job_id, const std::string& text) {
-  return AwaitExplanation(job_id, text, [](const JobExplanation& told) { return told.verdict(); });
-}
-
-JobExplanation FakeCluster::AwaitMessage(const std::string& job_id, const std::string& text) {
-  return AwaitExplanation(job_id, text,
-                          [](const JobExplanation& told) { return told.status().message(); });
-}
-
-JobExplanation FakeCluster::AwaitExplanation(
-    const std::string& job_id, const std::string& text,
-    const std::function<std::string(const JobExplanation&)>& part) {
   // Sooner than a gate ends the test: this says more.
   const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
   for (;;) {
     JobExplanation told = Explain(job_id).value();
-    if (absl::StrContains(part(told), text)) return told;
+    if (absl::StrContains(told.verdict(), text)) return told;
     if (Clock::Real()->Now() < deadline) continue;
     ADD_FAILURE() << "not: " << text << ", but: " << told.DebugString();
     return told;

@@ -65,8 +65,6 @@ class FakeCluster {
   void AwaitNotice(const std::string& job_id, const std::string& text);
   // Explains the job again and again until the verdict contains `text`.
   JobExplanation AwaitVerdict(const std::string& job_id, const std::string& text);
-  // Likewise, until the status's message does.
-  JobExplanation AwaitMessage(const std::string& job_id, const std::string& text);
   void AwaitRunning(const std::string& job_id);
   // Waits for the first checkpoint that has ended after event `after`.
   JobEvent AwaitCheckpoint(const std::string& job_id, uint64_t after = 0);
@@ -77,9 +75,6 @@ class FakeCluster {
   void ExpectAllApplied(const std::string& job_id, uint64_t steps) const;
 
  private:
-  JobExplanation AwaitExplanation(const std::string& job_id, const std::string& text,
-                                  const std::function<std::string(const JobExplanation&)>& part);
-
   CoordinatorOptions options_;
   std::vector<std::unique_ptr<FakePs>> ps_;
   std::unique_ptr<Coordinator> coordinator_;
