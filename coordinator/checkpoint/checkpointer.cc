@@ -56,8 +56,8 @@ void Checkpointer::Attach(const Attached& attached) {
   attached_ = attached;
   looks_again_ |= attached.is_remade;
   if (newest_ && attached.damaged.contains(newest_->number())) newest_.reset();
-  best_not_before_ = absl::InfinitePast();  // There are other servers, perhaps.
-  at_end_ = false;
+  best_.ForgetPause();  // There are other servers, perhaps.
+  last_.Stop();
   wanted_version_ = 0;
   if (attached.watermark < total_steps_) last_is_saved_ = false;
 }
@@ -65,7 +65,7 @@ void Checkpointer::Attach(const Attached& attached) {
 void Checkpointer::Detach(const std::string& cause) {
   if (attached_.shards == nullptr) return;
   const absl::Status why = absl::UnavailableError(cause);
-  best_.reset();
+  best_.Drop();
   if (attempt_) attempt_->is_best = false;
   switch (phase_) {
     case Phase::kAwaitingCut:
@@ -208,7 +208,7 @@ bool Checkpointer::BeginIfDue(const Situation& situation) {
   // Those that are left wait there, where they are limited.
   if (waiting_.empty()) waiting_ = requests_->Take();
   WantNextVersion(situation);
-  if (at_end_ || situation.watermark >= total_steps_) return false;  // See MayEnd.
+  if (last_.begun() || situation.watermark >= total_steps_) return false;  // See MayEnd.
   const CheckpointInfo* const newest = NewestHere();
   if (newest != nullptr && HasState(*newest, situation)) {
     Answer(std::exchange(waiting_, {}), *newest);

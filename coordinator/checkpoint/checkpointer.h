@@ -16,14 +16,16 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
-#include "common/retry.h"
 #include "common/storage/durable_file.h"
 #include "coordinator/checkpoint/background_call.h"
+#include "coordinator/checkpoint/best_tries.h"
 #include "coordinator/checkpoint/checkpoint_answers.h"
 #include "coordinator/checkpoint/checkpoint_files.h"
 #include "coordinator/checkpoint/checkpoint_hold.h"
 #include "coordinator/checkpoint/checkpoint_policy.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
+#include "coordinator/checkpoint/checkpoint_shards.h"
+#include "coordinator/checkpoint/last_tries.h"
 #include "coordinator/checkpoint/write_patience.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/events.pb.h"
@@ -31,26 +33,6 @@
 #include "protos/parameter_server.pb.h"
 
 namespace millrace::coordinator {
-
-// The shards of a job, as a checkpoint needs them.
-class CheckpointShards {
- public:
-  virtual ~CheckpointShards() = default;
-
-  // Has all shards write at once (the job and the shard are filled in); `on_end` is called on some
-  // thread when TakeWritten has the answer, and must not block. When one has failed the others are
-  // cancelled. REQUIRES: nothing is being written.
-  virtual void StartWrite(const WriteCheckpointRequest& request, std::function<void()> on_end) = 0;
-  // Nothing: it is still under way, or there is none.
-  virtual absl::optional<absl::StatusOr<std::vector<WriteCheckpointResponse>>> TakeWritten() = 0;
-  // Ends it: there is none afterwards.
-  virtual void CancelWrite() = 0;
-  // Who has not written yet, for people: "ps-1". "": there is nobody.
-  virtual std::string WhoWrites() const = 0;
-  // The same for the shards of one server, and no others.
-  virtual std::string ServerOf(uint32_t shard) const = 0;
-  virtual absl::Status UnpinCut(uint64_t generation, const std::string& cut_id) = 0;
-};
 
 // Which state is saved depends on the job's mode:
 // - Synchronous: a cut that all shards have. They are asked in time to take one at the version that
@@ -148,11 +130,8 @@ class Checkpointer {
 
   // All shards have pinned exactly the steps before best.step() as `cut_id`, until TakeBest has the
   // answer: that state is saved, before any other one, as that of the best evaluation. What waits
-  // for a state gives way. Tried again for a minute where it fails, but not in a directory that is
-  // another run's; shards that write have a minute
-  // too, or as much longer as others have. After one that could not be saved the next ones fail at
-  // once for a minute, and after each further one, which is tried once, for twice as long, up to a
-  // quarter of an hour. REQUIRES: none is being saved.
+  // for a state gives way. Tried again where it fails, as BestTries says; shards that write have a
+  // minute too, or as much longer as others have. REQUIRES: none is being saved.
   void SaveBest(const BestEvaluation& best, const std::string& cut_id);
   // Nothing: it is under way, or there is none; Detach ends it. Otherwise the checkpoint, or why
   // there is none.
@@ -168,7 +147,7 @@ class Checkpointer {
   bool MayEnd(const absl::optional<CutName>& cut);
   // Whether that state is not saved because the directory is another run's, or held by another job
   // at the last try; trouble() names it. REQUIRES: MayEnd has returned true.
-  bool has_lost_directory() const { return !last_is_saved_ && !whose_directory_.empty(); }
+  bool has_lost_directory() const { return !last_is_saved_ && !last_.whose_directory().empty(); }
 
   // Whether a checkpoint is being written, or waited for.
   bool under_way() const { return phase_ != Phase::kIdle; }
@@ -223,37 +202,24 @@ class Checkpointer {
     CheckpointFiles::Begun files;
     absl::Time writing_since;
     CheckpointState state;
-    std::shared_ptr<CommitDecision> decision;  // Of the best, while it is committed.
-    bool leaves_later = false;                 // A later state than its own was saved before it.
-    absl::Time asked;                          // For the cut that is wanted.
+    // Of the best, while it is committed: as what it then counts.
+    CheckpointInfo as_best;
+    std::shared_ptr<CommitDecision> decision;
+    bool leaves_later = false;  // A later state than its own was saved before it.
+    absl::Time asked;           // For the cut that is wanted.
     absl::optional<absl::Time> urgent_since;
     absl::Status given_up;  // While a call to the file system was under way.
   };
 
-  // The best evaluation, whose state is to be saved.
-  struct Best {
-    BestEvaluation evaluation;
-    std::string cut_id;
-    CheckpointInfo checkpoint;  // Once it is committed.
-    absl::Time since;
-    absl::Time due;
-    Backoff backoff{absl::Seconds(1), absl::Seconds(10)};
-    absl::optional<absl::StatusOr<CheckpointInfo>> result;
-  };
-
   bool Step(const Situation& situation);
-  bool BestIsDue() const { return best_ && !best_->result && clock_->Now() >= best_->due; }
   bool GiveWayToBest();
   bool BeginBest();
-  void BestHasFailed(const absl::Status& status);
-  void EndBest(absl::StatusOr<CheckpointInfo> result);
   absl::Status WhyNotBest() const;
   void LeaveBest(const absl::Status& why);
   absl::Duration BestPatience() const;
   bool BeginIfDue(const Situation& situation);
   const CheckpointInfo* NewestHere() const;
   bool HasState(const CheckpointInfo& checkpoint, const Situation& situation) const;
-  bool LastIsHopeless() const;
   void BeginLast();
   void AwaitCut(const Situation& situation);
   void JoinUrgent();
@@ -296,11 +262,7 @@ class Checkpointer {
 
   Phase phase_ = Phase::kUnknown;
   absl::optional<Attempt> attempt_;
-  absl::optional<Best> best_;
-  // Why the last one could not be saved, and until when none is tried. OK: it was.
-  absl::Status best_failure_;
-  absl::Time best_not_before_;
-  Backoff best_pause_{absl::Minutes(1), absl::Minutes(15)};
+  BestTries best_;
   uint64_t wanted_version_ = 0;
   std::vector<CheckpointRequest> waiting_;  // For the next one.
   std::shared_ptr<FileResult> result_;      // Of call_.
@@ -318,17 +280,8 @@ class Checkpointer {
   std::vector<CheckpointEnded> ended_;
   std::vector<std::pair<CheckpointRequest, absl::StatusOr<CheckpointInfo>>> answers_;
 
-  // At the job's end.
-  bool at_end_ = false;
+  LastTries last_;  // At the job's end.
   bool last_is_saved_ = false;
-  bool last_is_begun_ = false;  // Or was, and failed.
-  absl::optional<CutName> last_cut_;
-  absl::Time last_since_;  // Of its first try.
-  // InfiniteFuture: the directory is another run's.
-  absl::Time last_due_ = absl::InfinitePast();
-  // In words, where it was another's at the last try: for good, or held for then.
-  std::string whose_directory_;
-  Backoff last_backoff_{absl::Seconds(2), absl::Seconds(20)};
 };
 
 }  // namespace millrace::coordinator

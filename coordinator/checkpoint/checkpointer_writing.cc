@@ -51,7 +51,7 @@ void Checkpointer::AfterBeginning() {
   request.set_checkpoint(attempt_->files.number);
   request.set_base(attempt_->files.base);
   if (attempt_->cut) *request.mutable_cut() = *attempt_->cut;
-  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_->cut_id : cut_id());
+  if (attempt_->exact_step) request.set_cut_id(attempt_->is_best ? best_.cut_id() : cut_id());
   attempt_->writing_since = clock_->Now();
   phase_ = Phase::kWriting;
   attached_.shards->StartWrite(request, options_.wake);
@@ -110,9 +110,9 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
     // A later state stays until one is saved again (AfterCommitting).
     attempt_->leaves_later = newest_ && newest_->step() > manifest.step();
     if (attempt_->leaves_later) kept.insert(newest_->number());
-    best_->checkpoint = InfoOf(options_.spec.checkpoints().directory(), manifest);
-    *manifest.mutable_best() = best_->evaluation;
-    *manifest.mutable_best()->mutable_checkpoint() = best_->checkpoint;
+    attempt_->as_best = InfoOf(options_.spec.checkpoints().directory(), manifest);
+    *manifest.mutable_best() = best_.evaluation();
+    *manifest.mutable_best()->mutable_checkpoint() = attempt_->as_best;
     attempt_->decision = std::make_shared<CommitDecision>();
   }
   StartFileCall(Phase::kCommitting, [files = files_, manifest, kept, damaged = attached_.damaged,
@@ -143,7 +143,7 @@ void Checkpointer::AfterCommitting() {
   ended.set_extra_memory(attempt_->state.extra_memory);
   ended_.push_back(std::move(ended));
   Answer(std::exchange(attempt_->requests, {}), *newest_);
-  if (attempt_->is_best) EndBest(*newest_);
+  if (attempt_->is_best) best_.End(*newest_, clock_->Now());
   End();
 }
 
@@ -167,11 +167,8 @@ void Checkpointer::Fail(const absl::Status& status) {
   ended_.back().set_error(std::string(status.message()));
   trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));
   policy_.Failed(now);
-  if (attempt_->is_last) {
-    last_due_ = IsAnotherRuns(status) ? absl::InfiniteFuture() : now + last_backoff_.Next();
-    whose_directory_ = WhoseItIs(status);
-  }
-  if (attempt_->is_best) BestHasFailed(status);
+  if (attempt_->is_last) last_.Failed(status, now);
+  if (attempt_->is_best) best_.Failed(status, now);
   Unpin();
   Answer(
       std::exchange(attempt_->requests, {}),

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "coordinator/checkpoint/checkpointer.h"
+#include "coordinator/checkpoint/checkpoint_shards.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/shards/call_round.h"
