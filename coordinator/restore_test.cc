@@ -377,6 +377,30 @@ TEST(RestoreTest, JobFailsWhenServersFindEveryCheckpointDamaged) {
                               directory)));
 }
 
+// The coordinator ended when it divided such a job's variables, and again each time it was started.
+TEST(RestoreTest, OneBeforeThatDividesVariablesThatAreToBeWholeIsNotTaken) {
+  const std::string directory = NewCheckpointDirectory();
+  WriteFakeCheckpoint(directory, {.spec = PlainJob(50),
+                                  .plan = PlainPlan(),
+                                  .applied = {StepsBefore(20, {22}), StepsBefore(21)}});
+  WriteFakeCheckpoint(
+      directory,
+      {.spec = PlainJob(50), .plan = PlainPlan(), .applied = {StepsBefore(30), StepsBefore(30)}});
+  FakeCluster cluster(1);
+  FindDamaged({2}, cluster.ps(0));
+  cluster.StartPs();
+  cluster.AddWorker();
+  JobSpec spec = RestoredJob(directory);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  const JobStatus end = cluster.AwaitEnd(cluster.Submit(spec).value());
+  EXPECT_EQ(end.state(), FAILED);
+  EXPECT_THAT(end.message(),
+              AllOf(HasSubstr("000002/values: byte 17 is damaged"),
+                    HasSubstr("; none before it can be taken: optimizer: it needs the norms of "
+                              "whole variables"),
+                    HasSubstr("variable 'v40' is divided in the checkpoint")));
+}
+
 // Such a job failed: those that came later were not looked at.
 TEST(RestoreTest, FurthestThatItsRunRemovesBeforeTheJobBeginsIsReplacedByTheFurthest) {
   for (const bool while_it_is_read : {false, true}) {

@@ -47,8 +47,8 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
       total_steps_(options_.total_steps),
       write_patience_(options_.bytes) {
   if (options_.newest.number() > 0) newest_ = options_.newest;
-  last_number_ = options_.newest.number();
-  has_begun_ = last_number_ > 0;
+  last_number_ = std::max(options_.newest.number(), options_.last_number);
+  has_begun_ = options_.newest.number() > 0;
   StartPolicy();
 }
 
@@ -81,7 +81,9 @@ void Checkpointer::Detach(const std::string& cause) {
       Fail(why);
       break;
     case Phase::kCommitting:
-      attempt_->is_last = false;  // The state may not be the last one any more.
+      attempt_->is_last = false;  // The state may not be the last one any more,
+      // nor that of an evaluation that counts.
+      if (attempt_->decision != nullptr && attempt_->decision->GiveUp()) attempt_->given_up = why;
       break;
     default:
       break;

@@ -323,9 +323,8 @@ class HangingManifests final : public rocksdb::FileSystemWrapper {
 
 class CheckpointerHangingBestTest : public CheckpointerBestTest {
  protected:
-  // There is one of step 20; that of the best of step 30 is committed in a directory that has hung
-  // for a minute.
-  void CommitBest(std::atomic<bool> HangingManifests::*hangs) {
+  // There is one of step 20; that of the best of step 30 is committed in a directory that hangs.
+  void BeginCommit(std::atomic<bool> HangingManifests::*hangs) {
     spec_.mutable_checkpoints()->set_keep(1);
     Open(files_);
     AwaitIdle();
@@ -341,6 +340,10 @@ class CheckpointerHangingBestTest : public CheckpointerBestTest {
     Advance();
     files_->gate.AwaitSomebody();
     EXPECT_FALSE(checkpointer_->TakeBest());
+  }
+  // The same, and it has hung for a minute.
+  void CommitBest(std::atomic<bool> HangingManifests::*hangs) {
+    BeginCommit(hangs);
     clock_.Advance(absl::Seconds(61));
     Advance();
   }
@@ -385,6 +388,17 @@ TEST_F(CheckpointerHangingBestTest, OneThatIsThereIsTheBestThoughWhatIsOldDoesNo
   EXPECT_EQ(Manifest(2).best().checkpoint().number(), 2u);
   EXPECT_EQ(checkpointer_->newest()->step(), 30u);
   EXPECT_FALSE(checkpointer_->TakeBest());
+}
+
+// Its manifest said that it is the best one, of an evaluation that nobody took.
+TEST_F(CheckpointerHangingBestTest, OneThatIsCommittedWhenTheGenerationEndsIsNone) {
+  BeginCommit(&HangingManifests::hangs_before);
+  checkpointer_->Detach("ps-1 went");
+  Attach(30);
+  Answer();
+  EXPECT_FALSE(checkpointer_->TakeBest());
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+  EXPECT_EQ(checkpointer_->newest()->step(), 20u);
 }
 
 TEST_F(CheckpointerBestTest, AJobThatIsStoppedEarlyIsSavedAtItsEnd) {

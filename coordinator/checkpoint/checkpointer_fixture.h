@@ -114,6 +114,7 @@ class CheckpointerTest : public ::testing::Test {
             .owner = owner_,
             .total_steps = kSavedSteps,
             .newest = newest_,
+            .last_number = last_number_,
             .restored = restored_,
             .restored_is_here = restored_.directory() == directory_,
             .bytes = bytes_,
@@ -286,6 +287,7 @@ class CheckpointerTest : public ::testing::Test {
   uint64_t bytes_ = 0;
   BestEvaluation best_;  // That the job knows of.
   std::shared_ptr<CheckpointHold> hold_;
+  uint64_t last_number_ = 0;
   ThreadStarter start_thread_ = StartThread;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};

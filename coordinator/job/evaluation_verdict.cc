@@ -129,7 +129,7 @@ absl::Status JudgeBest(const JobRecord& record, const Evaluated& evaluated,
 EvaluationStanding LastStanding(const JobRecord& record) {
   EvaluationStanding standing;
   *standing.mutable_stopping() = record.stopping();
-  standing.set_evaluated(record.evaluated());
+  standing.set_evaluated(std::max(record.evaluated(), record.restored_from().evaluated()));
   return standing;
 }
 

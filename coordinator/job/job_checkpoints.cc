@@ -1,5 +1,6 @@
 #include "coordinator/job/job_checkpoints.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,13 @@ CheckpointInfo RestoredInfo(const JobRecord& record) {
   return restored;
 }
 
+// A number that is used again would be taken for what had it before.
+uint64_t LastNumber(const JobRecord& record) {
+  uint64_t last = std::max(record.checkpoint().number(), record.best().checkpoint().number());
+  for (const uint64_t number : record.damaged_checkpoints()) last = std::max(last, number);
+  return last;
+}
+
 }  // namespace
 
 Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRecord()> now) {
@@ -72,6 +80,7 @@ Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRe
   options.owner = OwnerOf(record);
   options.total_steps = EndStep(record);
   options.newest = record.checkpoint();
+  options.last_number = LastNumber(record);
   options.restored = RestoredInfo(record);
   options.restored_is_here = IsRestoredHere(record);
   options.bytes = BytesOf(record.spec(), record.plan());

@@ -132,14 +132,16 @@ void Retention::Sweep() {
   }
 }
 
-size_t Retention::KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) const {
+size_t Retention::KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) {
   const absl::Time now = options_.clock->Now();
   uint64_t bytes = 0;
   size_t kept = 0;
   for (; kept < std::min(jobs.size(), options_.limits.records); ++kept) {
     bytes += jobs[kept]->record_bytes();
-    const bool may_be_asked_for = now - jobs[kept]->ended_at() < kAskedFor;
-    if (!may_be_asked_for && bytes > options_.limits.record_bytes) break;
+    if (bytes <= options_.limits.record_bytes) continue;
+    const absl::Time asked_until = jobs[kept]->ended_at() + kAskedFor;
+    if (now >= asked_until) break;
+    look_again_ = std::min(look_again_, asked_until);
   }
   return kept;
 }
@@ -210,7 +212,7 @@ bool Retention::HasSettled(uint64_t job) {
   const absl::Time now = options_.clock->Now();
   const absl::Time since = unsettled_since_.try_emplace(job, now).first->second;
   if (now - since >= kSettling) return true;
-  look_again_ = now + kLookAgain;
+  look_again_ = std::min(look_again_, now + kLookAgain);
   return false;
 }
 

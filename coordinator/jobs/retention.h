@@ -74,7 +74,7 @@ class Retention {
   void SweepInLoop() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
   // How many of these, the newest first, keep their records.
-  size_t KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs) const;
+  size_t KeptRecords(const std::vector<std::shared_ptr<Job>>& jobs);
   // A job, and the directory of a ps server that has strays of it.
   using StrayHome = std::pair<std::string, std::string>;
   using Strays = std::map<StrayHome, std::set<uint32_t>>;

@@ -1,6 +1,8 @@
 // What becomes of ended jobs' logs and records; shards are dropped in coordinator/*_test.cc.
 #include "coordinator/jobs/retention.h"
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "coordinator/journal/new_journal.h"
@@ -8,6 +10,7 @@
 #include "coordinator/testing/fake_ps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -16,6 +19,28 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Counts the waits of who uses it.
+class CountingClock final : public Clock {
+ public:
+  explicit CountingClock(Clock* clock) : clock_(clock) {}
+
+  absl::Time Now() override { return clock_->Now(); }
+  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override {
+    ++waits_;
+    return clock_->WaitUntil(condition, mutex, deadline);
+  }
+
+  // Who waits now and then may have been at something until now, and waits afterwards.
+  void AwaitWait() const {
+    const int before = waits_;
+    SpinUntil("a wait", [&] { return waits_ > before; });
+  }
+
+ private:
+  Clock* const clock_;
+  std::atomic<int> waits_{0};
+};
 
 class RetentionTest : public testing::Test {
  protected:
@@ -36,21 +61,7 @@ class RetentionTest : public testing::Test {
   // Sweeps once, and returns the jobs that were forgotten, in their order.
   std::vector<uint64_t> Sweep(const RetentionLimits& limits) {
     std::vector<uint64_t> forgotten;
-    ForgetSweeps();
-    Retention retention({.limits = limits,
-                         .registry = &registry_,
-                         .ended_jobs =
-                             [this] {
-                               MutexLock lock(&mutex_);
-                               ++sweeps_;
-                               swept_.SignalAll();
-                               return jobs_;
-                             },
-                         .forget =
-                             [&](const Job& job) {
-                               forgotten.push_back(job.number());
-                               return absl::OkStatus();
-                             }});
+    Retention retention(OptionsWith(limits, &forgotten, Clock::Real()));
     retention.Wake();
     AwaitSweeps(1);
     std::vector<uint64_t> once;
@@ -62,6 +73,27 @@ class RetentionTest : public testing::Test {
       if (seen.insert(number).second) once.push_back(number);
     }
     return once;
+  }
+
+  // Sweeps are counted from here on. What `forgotten` gets is there when the next sweep has begun.
+  Retention::Options OptionsWith(const RetentionLimits& limits, std::vector<uint64_t>* forgotten,
+                                 Clock* clock) {
+    ForgetSweeps();
+    return {.limits = limits,
+            .registry = &registry_,
+            .ended_jobs =
+                [this] {
+                  MutexLock lock(&mutex_);
+                  ++sweeps_;
+                  swept_.SignalAll();
+                  return jobs_;
+                },
+            .forget =
+                [forgotten](const Job& job) {
+                  forgotten->push_back(job.number());
+                  return absl::OkStatus();
+                },
+            .clock = clock};
   }
 
   void Join(const FakePs& server) {
@@ -78,8 +110,8 @@ class RetentionTest : public testing::Test {
   }
 
   static constexpr int kEvents = 150;
+  SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
 
- private:
   void ForgetSweeps() {
     MutexLock lock(&mutex_);
     sweeps_ = 0;
@@ -93,7 +125,6 @@ class RetentionTest : public testing::Test {
     }
   }
 
-  SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   MemberRegistry registry_;
   const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::vector<std::shared_ptr<Job>> jobs_;
@@ -119,6 +150,23 @@ TEST_F(RetentionTest, JobsAreForgottenWhereTheRecordsTogetherAreTooLarge) {
               ElementsAre(7, 3));
   EXPECT_THAT(Sweep({.shards = 0, .events = 4, .records = 9, .record_bytes = bytes - 1}),
               ElementsAre(7, 3, 5));
+}
+
+// They stayed until another job ended.
+TEST_F(RetentionTest, ThoseThatMayBeAskedForAreForgottenWhenTheirTimeIsOver) {
+  for (const uint64_t number : {1, 2}) AddEnded(number);
+  std::vector<uint64_t> forgotten;
+  CountingClock clock(&clock_);
+  Retention retention(
+      OptionsWith({.shards = 0, .events = 4, .records = 9, .record_bytes = 0}, &forgotten, &clock));
+  retention.Wake();
+  AwaitSweeps(1);
+  clock.AwaitWait();
+  EXPECT_THAT(forgotten, IsEmpty());
+  clock_.Advance(absl::Minutes(5));
+  AwaitSweeps(2);
+  clock.AwaitWait();
+  EXPECT_THAT(forgotten, ElementsAre(1, 2));
 }
 
 TEST_F(RetentionTest, JobThatMayStillHaveShardsIsNotForgotten) {

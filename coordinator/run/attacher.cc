@@ -319,6 +319,7 @@ absl::StatusOr<absl::optional<bool>> Attacher::BeginWithAnother(ShardGroup& shar
   if (is_removed && absl::IsNotFound(usable)) return absl::optional<bool>();
   const RestoredFrom& from = record.restored_from();
   if (usable.ok()) usable = CheckRestoredPlan(record.plan(), from.plan());
+  if (usable.ok()) usable = CheckDivision(record, record.plan().variables());
   if (!usable.ok()) {
     return absl::Status(
         status.code(),

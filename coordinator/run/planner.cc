@@ -43,7 +43,8 @@ bool IsWorkersFault(absl::StatusCode code) {
   }
 }
 
-// Whether the job's shards can be as its optimizer needs them.
+}  // namespace
+
 absl::Status CheckDivision(const JobRecord& record, const Variables& variables) {
   const uint32_t shards = record.spec().placement().shards();
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(variables));
@@ -56,8 +57,6 @@ absl::Status CheckDivision(const JobRecord& record, const Variables& variables) 
       divided->name(), "' is divided in the checkpoint between shards that differ in the steps ",
       "that they have; restore an exact checkpoint, such as a job's last one (restore)"));
 }
-
-}  // namespace
 
 absl::Status SetPlan(const JobPlan& plan, JobRecord& record) {
   MILLRACE_RETURN_IF_ERROR(CountElements(plan.variables()).status());

@@ -17,10 +17,15 @@
 #include "common/mutex.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/placement/placement.h"
 #include "protos/cluster.pb.h"
 #include "protos/job.pb.h"
 
 namespace millrace::coordinator {
+
+// Whether the shards of such variables can be as the job's optimizer, and the checkpoint that it
+// goes on from, need them. INVALID_ARGUMENT.
+absl::Status CheckDivision(const JobRecord& record, const Variables& variables);
 
 // Puts a worker's answer into a job's record, with what follows from it. INVALID_ARGUMENT: the spec
 // asks for what such variables do not allow, or they are not those of the checkpoint that the job

@@ -110,6 +110,7 @@ absl::Status Preparer::Place() {
   if (record.shards_size() > 0) return absl::OkStatus();
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<PsMember> servers, AwaitServers());
   const Variables& variables = record.plan().variables();
+  MILLRACE_RETURN_IF_ERROR(CheckDivision(record, variables));
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(variables));
   const bool whole = NeedsWholeVariables(job_->spec().optimizer());
   const uint64_t most = whole ? static_cast<uint64_t>(variables.size()) : elements;

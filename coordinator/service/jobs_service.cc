@@ -19,6 +19,7 @@
 #include "common/status_macros.h"
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/job/evaluation_verdict.h"
+#include "coordinator/job/shard_placement.h"
 #include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/shard_group.h"
 
@@ -251,6 +252,13 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
   if (const std::string missing = shards.Locate(); !missing.empty()) {
     return ToGrpcStatus(absl::UnavailableError(absl::StrCat(
         "variables of job '", record.job_id(), "' are on servers that are away: ", missing)));
+  }
+  const auto& placements = shards.placements();
+  if (const auto made = std::find_if(placements.begin(), placements.end(), IsToBeMade);
+      made != placements.end()) {
+    return ToGrpcStatus(absl::UnavailableError(
+        absl::StrCat("variables of job '", record.job_id(), "' are being made again: ",
+                     shards.NameOf(static_cast<uint32_t>(made - placements.begin())))));
   }
   if (HasEnded(record.state())) {
     // A server that was away when the job ended still has the generation before.

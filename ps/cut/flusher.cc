@@ -383,6 +383,10 @@ absl::Status Flusher::WriteForStop(const std::shared_ptr<Shard>& shard) {
     MILLRACE_RETURN_IF_ERROR(
         WriteCut(shard, {contents.epoch, contents.state, contents.held, /*of_stop=*/synchronous}));
   }
+  // Contributions that were acknowledged are half added up.
+  if (synchronous && contents.is_computing) {
+    return absl::UnavailableError("it still adds gradients up; those are left out");
+  }
   return Call(absl::StrCat("removing old cuts of ", shard->name()), absl::InfiniteFuture(),
               [this, shard, first_number] {
                 Prune(shard, first_number);

@@ -279,6 +279,29 @@ TEST_F(FlusherTest, CleanStopWritesOnlyWhatIsMissing) {
   EXPECT_EQ(contents->previous->version, 2);
 }
 
+// A contribution that was acknowledged was written without its gradient, which counted as in the
+// sum of those before it.
+TEST_F(FlusherTest, StopLeavesOutWhatIsBeingAddedUpAndIsNotClean) {
+  const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/2);
+  Flusher flusher(store_.get(), &clock_);
+  DecodedPush message =
+      ::millrace::testing::MakeMessage(shard->plan().spec, /*step=*/0, /*push_id=*/1);
+  message.pieces.push_back(
+      ::millrace::testing::MakeWirePiece(0, /*offset=*/0, std::vector<float>(10, 1)));
+  absl::Status stopped;
+  // Its answer goes out before it is added.
+  shard->Push(/*stream=*/1, std::move(message), [&](const PushResponse& answer) {
+    EXPECT_EQ(answer.outcome(), PushResponse::HELD);
+    stopped = flusher.FlushForStop({shard}, absl::InfiniteFuture());
+  });
+  EXPECT_TRUE(absl::IsUnavailable(stopped)) << stopped;
+  const auto contents = store_->ReadShard(shard->plan(), &pool_);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_THAT(contents->held, IsEmpty());
+  EXPECT_EQ(shard->Contents().held.size(), 1u);
+  EXPECT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+}
+
 // It was written after what the stop wrote, as a later cut, which ended that.
 TEST_F(FlusherTest, CleanStopWritesWhatWasCapturedFirst) {
   const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);

@@ -17,7 +17,8 @@ struct ShardContents {
   StatePtr previous;  // Synchronous: the version before, where it is known. Or nullptr.
   // Synchronous: complete contributions to the current version, as Shard::Contents() gives them.
   std::vector<PushPtr> held;
-  uint64_t epoch = 0;  // How often the shard has stepped back.
+  bool is_computing = false;  // Contents(): at that moment, and `held` is not told.
+  uint64_t epoch = 0;         // How often the shard has stepped back.
   // Where this comes from; and whether the shard may have acknowledged more than this has: it is
   // closed then, until somebody who knows that sets a greater generation.
   ShardStatus::Origin origin = ShardStatus::CREATED;

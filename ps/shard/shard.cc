@@ -384,7 +384,11 @@ uint64_t Shard::generation() const {
 
 ShardContents Shard::Contents() const {
   MutexLock lock(&mutex_);
-  ShardContents contents = {state_, previous_, rule_->Held()};
+  ShardContents contents;
+  contents.state = state_;
+  contents.previous = previous_;
+  contents.is_computing = work_given_out_ > 0;
+  if (!contents.is_computing) contents.held = rule_->Held();
   contents.epoch = epoch_;
   contents.more_acknowledged = more_acknowledged_;
   contents.origin = origin_;
@@ -419,6 +423,7 @@ bool Shard::WasDropped() const {
 void Shard::NextWork(Effects* effects) {
   std::vector<Answered> answered;
   effects->work = rule_->Next(state_, &answered);
+  if (effects->work.has_value()) ++work_given_out_;
   effects->rule = rule_number_;
   Answer(answered, effects);
   for (auto& released : rule_->TakeReleased()) effects->released.push_back(std::move(released));
@@ -467,6 +472,7 @@ void Shard::Run(Effects effects) {
     effects = Effects();
     work.compute();
     MutexLock lock(&mutex_);
+    --work_given_out_;
     absl::optional<Computed> computed;
     if (rule == rule_number_) computed = rule_->Done(work);
     if (computed.has_value()) {

@@ -144,8 +144,7 @@ class Shard {
   ShardStatus StatusAt(const ShardState& state) const;
   uint64_t generation() const;
 
-  // What is to be written to the database; a moment between two step applications. `held` counts
-  // only while no Push is under way.
+  // What is to be written to the database; a moment between two step applications.
   ShardContents Contents() const;
 
   // No successor of this process is to find the shard in memory. Before it is dropped, and when all
@@ -280,6 +279,7 @@ class Shard {
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // See Refuse().
   std::unique_ptr<StepRule> rule_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   uint64_t rule_number_ ABSL_GUARDED_BY(mutex_) = 0;  // Of rule_; each one has another.
+  int work_given_out_ ABSL_GUARDED_BY(mutex_) = 0;    // And not done; of rules before as well.
   PushTable pushes_ ABSL_GUARDED_BY(mutex_);
   CountedBytes received_ ABSL_GUARDED_BY(mutex_);  // Gradients,
   CountedBytes copies_ ABSL_GUARDED_BY(mutex_);    // and what pulls send of copies.
