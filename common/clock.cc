@@ -35,7 +35,12 @@ Clock* Clock::Real() {
 }
 
 std::chrono::system_clock::time_point SystemDeadline(absl::Duration timeout) {
-  return absl::ToChronoTime(absl::Now() + std::min(timeout, kLongestTimeout));
+  const absl::Time now = absl::FromChrono(std::chrono::system_clock::now());
+  return absl::ToChronoTime(now + std::min(timeout, kLongestTimeout));
+}
+
+absl::Duration TimeLeftUntil(std::chrono::system_clock::time_point deadline) {
+  return absl::FromChrono(deadline) - absl::FromChrono(std::chrono::system_clock::now());
 }
 
 absl::Time SimulatedClock::Now() {

@@ -26,8 +26,11 @@ class Clock {
   static Clock* Real();
 };
 
-// `timeout` from now as the time of day, for gRPC, which takes deadlines so.
+// `timeout` from now as the time of day, for gRPC, which takes deadlines so; and what is left until
+// one. gRPC compares them with the machine's clock as it is. absl::Now() may be behind that for two
+// seconds after somebody has set it, by as much as it was set.
 std::chrono::system_clock::time_point SystemDeadline(absl::Duration timeout);
+absl::Duration TimeLeftUntil(std::chrono::system_clock::time_point deadline);
 
 // Stands still until told to move. Waiters wake when it passes their deadlines.
 class SimulatedClock final : public Clock {

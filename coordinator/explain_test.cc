@@ -230,6 +230,30 @@ TEST_F(FaultTest, ServerThatDoesNotAnswer) {
   cluster_.reset();  // It uses `step` and `silent`.
 }
 
+// The job waited for ever for those who had pinned the states, and were gone.
+TEST_F(FaultTest, PinsThatNobodyLetsGoOfEndWithTheGeneration) {
+  Start(1);
+  std::atomic<int> generations{0};
+  cluster_->ps(0).set_on_generation([&] {
+    ++generations;
+    return grpc::Status::OK;
+  });
+  cluster_->ps(0).set_on_pin([&] {
+    return generations > 1 ? grpc::Status::OK
+                           : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                          "4 cuts of shard 0 are pinned; unpin one first");
+  });
+  cluster_->StartPs();
+  cluster_->AddWorker();
+  const std::string job = cluster_->Submit(EvaluatedJob(20, 10)).value();
+  AdvanceUntil(job, [](const JobExplanation& told) {
+    return told.verdict() == "the job has ended: SUCCEEDED";
+  });
+  cluster_->ExpectAllApplied(job, 20);
+  EXPECT_GT(generations, 1);
+  cluster_.reset();  // It uses `generations`.
+}
+
 TEST_F(FaultTest, ServerWhoseDiskIsFull) {
   Start(1);
   cluster_->ps(0).set_trouble("cuts cannot be written: no space on the disk");

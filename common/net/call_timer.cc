@@ -1,6 +1,6 @@
 #include "common/net/call_timer.h"
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 
 namespace millrace {
@@ -27,7 +27,7 @@ class CallTimer::Call {
 
 CallTimer::CallTimer(grpc::ServerContext* context, absl::Duration patience)
     : call_(std::make_shared<Call>(context)) {
-  alarm_.Set(absl::ToChronoTime(absl::Now() + patience), [call = call_](bool expired) {
+  alarm_.Set(SystemDeadline(patience), [call = call_](bool expired) {
     if (expired) call->Cancel();
   });
 }

@@ -31,9 +31,9 @@ namespace {
 using ::testing::HasSubstr;
 
 // Sends one message, whatever its type, and returns the answer's bytes.
-std::pair<grpc::Status, std::string> Call(const std::string& address, const std::string& method,
-                                          const std::string& request) {
-  grpc::GenericStub stub(CreateChannel(address));
+std::pair<grpc::Status, std::string> Call(const std::shared_ptr<grpc::Channel>& channel,
+                                          const std::string& method, const std::string& request) {
+  grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
   grpc::CompletionQueue queue;
@@ -51,6 +51,11 @@ std::pair<grpc::Status, std::string> Call(const std::string& address, const std:
   std::string bytes;
   for (const grpc::Slice& part : slices) bytes.append(part.begin(), part.end());
   return {status, bytes};
+}
+
+std::pair<grpc::Status, std::string> Call(const std::string& address, const std::string& method,
+                                          const std::string& request) {
+  return Call(CreateChannel(address), method, request);
 }
 
 // Answers with a message of the size that the request names as its shard.
@@ -173,6 +178,20 @@ TEST(RpcServerTest, MessagesUpToTheLimitPassAndLargerOnesDoNot) {
   request.set_shard(kMaxMessageBytes);
   EXPECT_EQ(stub->GetShard(&refused, request, &answer).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+// A megabyte was unpacked to a gigabyte before its size was looked at.
+TEST(RpcServerTest, CompressedMessagesAreRefusedAsTheyAre) {
+  SizedAnswers service;
+  const auto server = StartServer({.listen = "127.0.0.1:0"}, {&service});
+  grpc::ChannelArguments args;
+  args.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
+  const auto channel =
+      grpc::CreateCustomChannel(server->address(), grpc::InsecureChannelCredentials(), args);
+  const std::string zeros(kMaxMessageBytes + 1, '\0');
+  const grpc::Status status = Call(channel, "/millrace.ParameterServerAdmin/GetShard", zeros).first;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("gzip"));
 }
 
 TEST(RpcServerTest, InProcessChannelReachesTheServer) {

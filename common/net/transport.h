@@ -2,6 +2,7 @@
 #ifndef MILLRACE_COMMON_NET_TRANSPORT_H_
 #define MILLRACE_COMMON_NET_TRANSPORT_H_
 
+#include "grpc/impl/codegen/compression_types.h"
 #include "grpc/impl/codegen/grpc_types.h"
 
 namespace millrace {
@@ -35,6 +36,10 @@ inline constexpr TransportSetting kTransportSettings[] = {
     {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
     // 0: no limit. A stream may be silent for as long as a job has nothing to do.
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+    // Nothing is compressed, nor taken where it is: gRPC unpacks a message before it looks at its
+    // size, so a megabyte may come to be a gigabyte.
+    {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
+    {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
 };
 
 }  // namespace millrace

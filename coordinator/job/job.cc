@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job_state.h"
@@ -25,6 +26,11 @@ constexpr size_t kMostTrainingMetrics = 100;
 // Between two lines of the log about the same trouble.
 constexpr int kLogSeconds = 60;
 constexpr char kRestarted[] = "the coordinator was started again";
+
+// Members' words are in it, which must not look like lines of the log.
+std::string OneLine(const std::string& message) {
+  return absl::StrReplaceAll(message, {{"\n", "\\n"}});
+}
 
 // Without letters and digits that look alike.
 std::string DrawTag() {
@@ -217,7 +223,8 @@ absl::Status Job::SetState(JobState state, const std::string& message,
   }
   ClearWaiting();
   if (HasEnded(state)) SetWarnings(std::move(warnings));
-  LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ") << message;
+  LOG(INFO) << id_ << ": " << JobState_Name(state) << (message.empty() ? "" : ": ")
+            << OneLine(message);
   if (HasEnded(state)) {
     events_.Close(StateEvent());
     ended_.SignalAll();
@@ -366,9 +373,9 @@ void Job::ClearTurn() {
 }
 
 void Job::AppendNotice(const std::string& message) {
-  LOG(INFO) << id_ << ": " << message;
+  LOG(INFO) << id_ << ": " << OneLine(message);
   JobEvent event;
-  event.mutable_notice()->set_message(message);
+  event.mutable_notice()->set_message(OneLine(message));
   events_.Append(std::move(event));
 }
 

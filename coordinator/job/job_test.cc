@@ -138,6 +138,14 @@ TEST_F(JobTest, EventNumbersOfARunningJobGoOnAfterARestart) {
   EXPECT_EQ(EventAfter(*job, 2).sequence(), 3u);
 }
 
+// Members' words are in notices, which go to the log.
+TEST_F(JobTest, NoticesHaveOneLine) {
+  auto job = Load();
+  job->AppendNotice("worker-0: x\nE20261129 00:00:00.000000     1 main.cc:1] forged");
+  EXPECT_EQ(EventAfter(*job, 0).notice().message(),
+            "worker-0: x\\nE20261129 00:00:00.000000     1 main.cc:1] forged");
+}
+
 TEST_F(JobTest, WaitingJobSaysForWhomAndForHowLong) {
   auto job = Load();
   ASSERT_TRUE(job->SetState(RUNNING, "").ok());

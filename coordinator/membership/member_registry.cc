@@ -134,6 +134,19 @@ absl::Status MemberRegistry::CheckName(const Member& newcomer) const {
   return absl::OkStatus();
 }
 
+// What is at a ps server's address is called in its name.
+absl::Status MemberRegistry::CheckAddress(const Member& newcomer) const {
+  for (const auto& [id, other] : members_) {
+    if (newcomer.is_worker || other.is_worker || Replaces(newcomer, other)) continue;
+    if (other.ps.address() != newcomer.ps.address()) continue;
+    return absl::AlreadyExistsError(absl::StrCat(
+        "register_ps.address: ", newcomer.ps.address(), "; that is the address of the live ps '",
+        other.name(), "', which has another data directory; '", newcomer.name(),
+        "' must have an --advertise of its own"));
+  }
+  return absl::OkStatus();
+}
+
 // A directory is locked while it is served, so who lost its place to another process is dead, and
 // what comes from it was sent before. Or both live, and one of them has a copy; they would take the
 // place from each other without end. That the other one lives is certain once it has spoken. The
@@ -193,6 +206,7 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
     if (shut_down_) return absl::UnavailableError("the coordinator stops");
     MILLRACE_RETURN_IF_ERROR(CheckDirectory(member));
     MILLRACE_RETURN_IF_ERROR(CheckName(member));
+    MILLRACE_RETURN_IF_ERROR(CheckAddress(member));
     replaced = RemoveReplaced(member);
     member.heard = clock_->Now();
     id = ++last_id_;

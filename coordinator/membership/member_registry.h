@@ -160,6 +160,7 @@ class MemberRegistry final : public Outbox {
   static bool Replaces(const Member& newcomer, const Member& other);
   // What AddWorker and AddPs say of a name, and of a directory, that another member has.
   absl::Status CheckName(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAddress(const Member& newcomer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckDirectory(const Member& newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes those whose place the newcomer takes; returns their links.
   std::vector<std::shared_ptr<MemberLink>> RemoveReplaced(const Member& newcomer)

@@ -47,12 +47,13 @@ RegisterWorker Worker(const std::string& name, uint64_t incarnation = 1) {
   return worker;
 }
 
+// At an address of its name.
 RegisterPs Ps(const std::string& name, const std::string& directory, uint64_t incarnation = 1) {
   RegisterPs ps;
   ps.set_name(name);
   ps.set_directory_id(directory);
   ps.set_incarnation(incarnation);
-  ps.set_address("127.0.0.1:7");
+  ps.set_address(name + ":7");
   return ps;
 }
 
@@ -117,7 +118,7 @@ TEST_F(MemberRegistryTest, WhatAServerHoldsIsToldOnceAndNotKept) {
   ASSERT_TRUE(registry_.FindPs("d"));
   EXPECT_THAT(registry_.FindPs("d")->registration.shards(), IsEmpty());
   EXPECT_THAT(registry_.PsServers()[0].registration.shards(), IsEmpty());
-  EXPECT_EQ(registry_.FindPs("d")->registration.address(), "127.0.0.1:7");
+  EXPECT_EQ(registry_.FindPs("d")->registration.address(), "p:7");
 }
 
 TEST_F(MemberRegistryTest, LiveMembersNameIsTaken) {
@@ -130,6 +131,19 @@ TEST_F(MemberRegistryTest, LiveMembersNameIsTaken) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("--name"));
   }
   EXPECT_FALSE(link_->closed);
+}
+
+// Shards of the second one were made on the first.
+TEST_F(MemberRegistryTest, LiveServersAddressIsTaken) {
+  ASSERT_TRUE(registry_.AddPs(Ps("a", "d"), link_).ok());
+  RegisterPs other = Ps("b", "e");
+  other.set_address("a:7");
+  const absl::Status refused = registry_.AddPs(other, link_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("register_ps.address: a:7; that is the address of the live ps 'a'"));
+  other.set_directory_id("d");
+  EXPECT_TRUE(registry_.AddPs(other, link_).ok()) << "the same directory, under another name";
 }
 
 TEST_F(MemberRegistryTest, SameProcessAndSameDirectoryTakeTheirOldPlace) {
@@ -167,8 +181,7 @@ TEST_F(MemberRegistryTest, ServerWhoseDirectoryACopyServesIsRefusedAndAskedToEnd
   ASSERT_TRUE(registry_.Receive(*holder, heartbeat).ok());
   const absl::Status refused = registry_.AddPs(original, link_).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  for (const char* text :
-       {"'p' at 127.0.0.1:7", "'q' at 127.0.0.1:8", "'d'", "a directory of its own"}) {
+  for (const char* text : {"'p' at p:7", "'q' at 127.0.0.1:8", "'d'", "a directory of its own"}) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr(text));
   }
   ASSERT_TRUE(registry_.FindPs("d"));
@@ -203,7 +216,7 @@ TEST_F(MemberRegistryTest, CopyThatIsStartedAgainAndAgainDoesNotTakeThePlaceOfAL
         registry_.AddPs(Ps("p", "d", ++life), std::make_shared<FakeLink>()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << "it tries again: " << status;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("'p' at 127.0.0.1:7 and 'q'"), HasSubstr("an empty --data_dir")));
+                AllOf(HasSubstr("'p' at p:7 and 'q'"), HasSubstr("an empty --data_dir")));
     EXPECT_EQ(registry_.FindPs("d")->id, *holder);
   }
   holder = registry_.AddPs(Ps("q", "d", 2), std::make_shared<FakeLink>());

@@ -27,6 +27,9 @@
 namespace millrace::coordinator {
 namespace {
 
+// How long a barrier waits for somebody to let go of what is pinned.
+constexpr absl::Duration kPinPatience = absl::Seconds(30);
+
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
           .replicas = Replicas(spec),
@@ -265,7 +268,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
     const bool is_waited_for = IsWaitedFor(job_.record(), barrier_);
     const auto pinned = evaluator.Begin(barrier_, generation_, is_waited_for);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
-    if (!pinned.ok()) return AfterError(pinned.status(), shards);
+    if (!pinned.ok()) return AfterPinFailure(pinned.status(), shards);
     if (pinned->state != BarrierState::kReached) return AfterCheck(*pinned, shards);
     // The next barrier is the end again, or may be: an evaluation under way is waited for.
     if (at_the_end || is_waited_for) return Next::kAgain;
@@ -332,6 +335,16 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
   // Attaching has what is damaged made again.
   if (!IsTransient(status.code()) && !absl::IsDataLoss(status)) return status;
   return Detach(std::string(status.message()));
+}
+
+// Others may have pinned as many states as there may be, and have died: a new generation ends that.
+absl::StatusOr<Trainer::Next> Trainer::AfterPinFailure(const absl::Status& status,
+                                                       const ShardGroup& shards) {
+  const bool is_full = absl::IsResourceExhausted(status) && blocked_;
+  if (is_full && clock_->Now() - blocked_->since > kPinPatience) {
+    return Detach(std::string(status.message()));
+  }
+  return AfterError(status, shards);
 }
 
 void Trainer::Block(const std::string& whom) {

@@ -90,6 +90,7 @@ class Trainer {
                                    Evaluator& evaluator);
   absl::StatusOr<Next> FlushTheEnd(ShardGroup& shards);
   Next AfterCheck(const BarrierCheck& check, ShardGroup& shards);
+  absl::StatusOr<Next> AfterPinFailure(const absl::Status& status, const ShardGroup& shards);
   absl::StatusOr<Next> AfterError(const absl::Status& status, const ShardGroup& shards);
   void AdvanceCheckpoints(const Dispatcher::Progress& progress);
   uint64_t BarrierFrom(uint64_t step, const Evaluator& evaluator) const;

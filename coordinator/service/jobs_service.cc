@@ -184,7 +184,7 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* context, const CancelJo
   if (!job.ok()) return ToGrpcStatus(job.status());
   table_->Cancel(**job);
   // Half of what the client gives the call is left for the answer.
-  const absl::Duration given = absl::FromChrono(context->deadline()) - absl::Now();
+  const absl::Duration given = TimeLeftUntil(context->deadline());
   const absl::Time deadline = Clock::Real()->Now() + std::min(kCancelWait, given / 2);
   while (!(*job)->WaitUntilEnded(kPoll) && Clock::Real()->Now() < deadline) {
     const absl::Status open = CheckOpen();

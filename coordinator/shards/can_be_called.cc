@@ -1,8 +1,8 @@
 #include "coordinator/shards/can_be_called.h"
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
 #include "common/retry.h"
@@ -19,7 +19,7 @@ constexpr absl::Duration kPatience = absl::Seconds(5);
 bool CanBeCalled(const std::string& address, const std::string& job_id) {
   const auto stub = ParameterServerAdmin::NewStub(CreateChannel(address));
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  context.set_deadline(SystemDeadline(kPatience));
   GetShardRequest request;
   request.set_job_id(job_id);
   ShardStatus response;

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
 #include "common/net/checked_request.h"
@@ -59,8 +59,7 @@ absl::StatusOr<std::shared_ptr<Shard>> FindShard(const ShardStore& store, const 
 
 // What the caller still waits for; nobody who has gone keeps a thread.
 absl::Duration TimeLeft(const grpc::ServerContext& context) {
-  const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
-  return std::clamp(left, absl::ZeroDuration(), ShardStore::kTimeout);
+  return std::clamp(TimeLeftUntil(context.deadline()), absl::ZeroDuration(), ShardStore::kTimeout);
 }
 
 template <typename Response>

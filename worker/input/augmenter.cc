@@ -65,15 +65,24 @@ void Augmenter::ApplyTo(uint64_t step_seed, std::vector<Number>* pictures) const
 
 template <typename Number>
 void Augmenter::Change(const PictureChange& change, const Number* from, Number* to) const {
-  for (uint64_t y = 0; y < height_; ++y) {
+  // What is seen of a row, from its first pixel or later, stands from pixel `begin` on, or ends
+  // before it where it is mirrored.
+  const uint64_t first = change.column > padding_ ? change.column - padding_ : 0;
+  const uint64_t begin = padding_ > change.column ? padding_ - change.column : 0;
+  const uint64_t seen = width_ - std::min(width_, std::max(first, begin));
+  for (uint64_t y = 0; y < height_; ++y, to += width_ * channels_) {
     const uint64_t row = y + change.row - padding_;  // Beyond the height where it is above, too.
-    for (uint64_t x = 0; x < width_; ++x, to += channels_) {
-      const uint64_t column = (change.mirrored ? width_ - 1 - x : x) + change.column - padding_;
-      if (row < height_ && column < width_) {
-        std::copy_n(from + (row * width_ + column) * channels_, channels_, to);
-      } else {
-        std::fill_n(to, channels_, Number{0});
-      }
+    if (row >= height_ || seen < width_) std::fill_n(to, width_ * channels_, Number{0});
+    if (row >= height_ || seen == 0) continue;
+    const Number* const source = from + (row * width_ + first) * channels_;
+    if (!change.mirrored) {
+      std::copy_n(source, seen * channels_, to + begin * channels_);
+      continue;
+    }
+    Number* end = to + (width_ - begin) * channels_;
+    for (uint64_t x = 0; x < seen; ++x) {
+      end -= channels_;
+      std::copy_n(source + x * channels_, channels_, end);
     }
   }
 }

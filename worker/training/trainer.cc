@@ -16,8 +16,9 @@ namespace {
 
 // Jobs that are planned but have not begun; a coordinator plans few at a time.
 constexpr size_t kKeptPlans = 2;
-// One that has not begun by then was cancelled, or waits for something else for long.
-constexpr absl::Duration kPlanLifetime = absl::Minutes(5);
+// One that has not begun by then was cancelled, was not taken, or waits for something else for
+// long: its model may take much of the memory.
+constexpr absl::Duration kPlanLifetime = absl::Minutes(1);
 // Jobs whose data is being opened, or is to be.
 constexpr size_t kMostPlans = 16;
 
