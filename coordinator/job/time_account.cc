@@ -48,6 +48,8 @@ void TimeAccount::Resume(const TimeSpent& before, absl::Time started, absl::Time
     Add(time, TimeUse::kWaiting, waited.whom(), spent_);
     last_ += time;
   }
+  // Somebody may have set the machine's clock back.
+  last_ = std::min(last_, absl::ToUnixNanos(now));
   Settle(now, TimeUse::kWaiting, whom);
 }
 

@@ -31,7 +31,7 @@ class TimeAccount {
   void Start(absl::Time now);
 
   // The job goes on that has spent so much since `started`; what passed since then was spent
-  // waiting for `whom`.
+  // waiting for `whom`: nothing, where the clock shows less than that.
   void Resume(const TimeSpent& before, absl::Time started, absl::Time now, const std::string& whom);
 
   bool running() const { return running_; }

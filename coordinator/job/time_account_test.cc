@@ -126,6 +126,20 @@ TEST(TimeAccountTest, RestartedCoordinatorGoesOnCountingAndItsAbsenceIsAWait) {
   EXPECT_EQ(spent.waiting(0).time().seconds(), 12);
 }
 
+// As a machine does that starts before it has heard what time it is: nothing was counted any more.
+TEST(TimeAccountTest, RestartedCoordinatorCountsThoughItsClockShowsLess) {
+  TimeAccount before;
+  before.Start(At(0));
+  before.Settle(At(8), TimeUse::kTraining);
+  TimeAccount after;
+  after.Resume(before.At(At(8)), At(0), At(-3000), "the coordinator");
+  after.Begin(At(-3000), TimeUse::kTraining);
+  const TimeSpent spent = after.At(At(-2990));
+  EXPECT_EQ(spent.wall().seconds(), 18);
+  EXPECT_EQ(spent.training().seconds(), 18);
+  EXPECT_THAT(spent.waiting(), SizeIs(0));
+}
+
 TEST(TimeAccountTest, TheRecordOfAnEndedJobStaysAsItIs) {
   TimeAccount before;
   before.Start(At(0));

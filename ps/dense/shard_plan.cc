@@ -47,6 +47,24 @@ absl::Status CheckName(const ShardSlice& slice, int index) {
                                                  " bytes; must be 1 to ", kMaxNameBytes));
 }
 
+// Of the whole variable.
+uint64_t ElementsByShape(const ShardSlice& slice) {
+  uint64_t elements = 1;
+  for (const uint64_t size : slice.shape()) elements = SaturatingMultiply(elements, size);
+  return elements;
+}
+
+// Where the variable's shape is told. REQUIRES: the slice's end is below 2^64.
+absl::Status CheckWithinShape(const ShardSlice& slice, int index) {
+  if (slice.shape().empty()) return absl::OkStatus();
+  const uint64_t elements = ElementsByShape(slice);
+  const uint64_t end = slice.slice().offset() + slice.slice().length();
+  if (end <= elements) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(FieldOf(index, "slice"), ": ends at element ", end, " of variable '",
+                   PrintableName(slice.variable_name()), "'; by its shape that has ", elements));
+}
+
 // Of one variable, in any order.
 absl::Status CheckApart(const std::string& name, std::vector<Extent> extents) {
   std::sort(extents.begin(), extents.end(),
@@ -97,6 +115,7 @@ absl::Status CheckSlices(const ShardSpec& spec) {
                                                      " and length ", length,
                                                      "; the end must be below 2^64"));
     }
+    MILLRACE_RETURN_IF_ERROR(CheckWithinShape(spec.slices(i), i));
     extents[spec.slices(i).slice().variable()].push_back({offset, offset + length, i});
   }
   for (const auto& [variable, of_variable] : extents) {
@@ -112,11 +131,9 @@ absl::Status CheckWhole(const ShardSpec& spec) {
   for (int i = 0; i < spec.slices_size(); ++i) {
     if (spec.slices(i).has_update()) continue;
     const Slice& slice = spec.slices(i).slice();
-    uint64_t elements = 1;
-    for (const uint64_t size : spec.slices(i).shape())
-      elements = SaturatingMultiply(elements, size);
     const bool alone = first.try_emplace(slice.variable(), i).second;
-    const bool whole = spec.slices(i).shape().empty() || elements == slice.length();
+    const bool whole =
+        spec.slices(i).shape().empty() || ElementsByShape(spec.slices(i)) == slice.length();
     if (slice.offset() == 0 && alone && whole) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(FieldOf(i, "slice"), ": elements ", slice.offset(), " to ",

@@ -92,6 +92,16 @@ TEST_F(ShardPlanTest, GradientThatIsClippedBeforeItIsGatheredCountsTwice) {
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), before + 1000 * sizeof(float));
 }
 
+TEST_F(ShardPlanTest, SlicesBeyondTheirShapeAreRefused) {
+  AddSlice(0, "a", 5, 10);
+  spec_.mutable_slices(0)->add_shape(3);
+  spec_.mutable_slices(0)->add_shape(5);
+  EXPECT_TRUE(PlanShard(spec_).ok());
+  spec_.mutable_slices(0)->set_shape(1, 4);
+  ExpectRefused(
+      "spec.slices[0].slice: ends at element 15 of variable 'a'; by its shape that has 12");
+}
+
 TEST_F(ShardPlanTest, SlicesThatOverlapAreRefused) {
   AddSlice(0, "a", 10, 5);
   AddSlice(0, "a", 0, 11);

@@ -297,7 +297,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"layers { dropout { rate: nan } } " SPARSE,
                 {8},
                 2,
-                "model.layers[0] 'dropout_0': rate is nan; it must be at least 0 and below 1"}));
+                "model.layers[0] 'dropout_0': rate is nan; it must be at least 0 and below 1"},
+        Refusal{"layers { rescaling { scale: 1e39 } } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'rescaling_0': scale is 1e+39; it must be a finite number of "
+                "float32"},
+        Refusal{"layers { rescaling { offset: -inf } } " SPARSE,
+                {8},
+                2,
+                "model.layers[0] 'rescaling_0': offset is -inf; it must be a finite number of "
+                "float32"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Convolutions, RefusedModelTest,

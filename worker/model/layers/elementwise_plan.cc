@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_join.h"
@@ -11,6 +12,9 @@ namespace millrace::worker {
 namespace {
 
 constexpr double kNegativeSlope = 0.3;  // As Keras's LeakyReLU.
+
+// False of what is not a number, too.
+bool FitsFloat32(double number) { return std::abs(number) <= std::numeric_limits<float>::max(); }
 
 }  // namespace
 
@@ -46,11 +50,11 @@ absl::Status PlanRescaling(LayerPlan* layer) {
   Rescaling* rescaling = layer->spec.mutable_rescaling();
   if (!rescaling->has_scale()) rescaling->set_scale(1);
   layer->output = layer->input();
-  if (!std::isfinite(rescaling->scale())) {
-    return Invalid("scale is ", rescaling->scale(), "; it must be a finite number");
+  if (!FitsFloat32(rescaling->scale())) {
+    return Invalid("scale is ", rescaling->scale(), "; it must be a finite number of float32");
   }
-  if (std::isfinite(rescaling->offset())) return absl::OkStatus();
-  return Invalid("offset is ", rescaling->offset(), "; it must be a finite number");
+  if (FitsFloat32(rescaling->offset())) return absl::OkStatus();
+  return Invalid("offset is ", rescaling->offset(), "; it must be a finite number of float32");
 }
 
 absl::Status PlanFlatten(LayerPlan* layer) {
