@@ -63,6 +63,10 @@ std::string Printable(absl::string_view text, size_t max_bytes) {
   return Print(text, /*keep_lines=*/true, max_bytes);
 }
 
+std::string OneLine(absl::string_view text) {
+  return Print(text, /*keep_lines=*/false, kMaxPrintableBytes);
+}
+
 std::string PrintableName(absl::string_view name) {
   return Print(name, /*keep_lines=*/false, kMaxPrintableNameBytes);
 }

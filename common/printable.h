@@ -18,7 +18,10 @@ inline constexpr size_t kMaxPrintableNameBytes = 200;
 // are written as \x1b. Of a text that is longer than `max_bytes` then, the beginning and "...".
 std::string Printable(absl::string_view text, size_t max_bytes = kMaxPrintableBytes);
 
-// The same for a name within a message: line feeds are escaped too.
+// The same, with line feeds escaped too: what others say must not look like lines of a log.
+std::string OneLine(absl::string_view text);
+
+// The same for a name within a message.
 std::string PrintableName(absl::string_view name);
 
 }  // namespace millrace

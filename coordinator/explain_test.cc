@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/proto_duration.h"
+#include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
@@ -52,10 +53,10 @@ class FaultTest : public ::testing::Test {
   // coordinator's look at the job may count as training, the next one does not.
   void AdvanceUntil(const std::string& job,
                     const std::function<bool(const JobExplanation&)>& is_wanted) {
-    constexpr int kMostMoves = 60;
+    constexpr int kMostMoves = 15;
     for (int moves = 0; moves < kMostMoves; ++moves) {
       clock_.Advance(absl::Seconds(40));
-      const absl::Time enough = Clock::Real()->Now() + absl::Milliseconds(500);
+      const absl::Time enough = Clock::Real()->Now() + absl::Seconds(2);
       do {
         if (is_wanted(cluster_->Explain(job).value())) return;
       } while (Clock::Real()->Now() < enough);
@@ -251,6 +252,30 @@ TEST_F(FaultTest, PinsThatNobodyLetsGoOfEndWithTheGeneration) {
   });
   cluster_->ExpectAllApplied(job, 20);
   EXPECT_GT(generations, 1);
+  cluster_.reset();  // It uses `generations`.
+}
+
+// None was taken any more.
+TEST_F(FaultTest, PinsThatKeepCheckpointsFromBeingTakenEndWithTheGeneration) {
+  Start(1);
+  std::atomic<int> generations{0};
+  cluster_->ps(0).set_on_generation([&] {
+    ++generations;
+    return grpc::Status::OK;
+  });
+  cluster_->ps(0).set_on_pin([&] {
+    return generations > 1 ? grpc::Status::OK
+                           : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                          "4 cuts of shard 0 are pinned; unpin one first");
+  });
+  cluster_->StartPs();
+  cluster_->AddWorker();
+  JobSpec spec = JobWithCheckpoints(1'000'000'000);
+  spec.mutable_checkpoints()->set_exact(true);
+  spec.mutable_checkpoints()->set_every_steps(5);
+  const std::string job = cluster_->Submit(spec).value();
+  AdvanceUntil(job, [](const JobExplanation& told) { return told.status().has_checkpoint(); });
+  EXPECT_EQ(cluster_->Cancel(job)->state(), CANCELLED);
   cluster_.reset();  // It uses `generations`.
 }
 

@@ -522,9 +522,34 @@ TEST(RemakeTest, WhoReadsForLongIsNamed) {
   cluster.AwaitVerdict(job, absl::StrCat("the job waits for shard 1 on ps-0 to read ",
                                          spec.checkpoints().directory(), "/000001 for "));
   EXPECT_THAT(cluster.Get(job)->message(), HasSubstr("waits for shard 1 on ps-0 to read "));
+  // Who pulls is to wait: there is nothing at the shard's place yet.
+  const absl::Status later = cluster.Variables(job).status();
+  EXPECT_TRUE(absl::IsUnavailable(later)) << later;
+  EXPECT_THAT(std::string(later.message()), HasSubstr("are being made again: shard 1 on ps-0"));
   reads.Open();
   gate.Open();
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
+TEST(RemakeTest, NobodyWaitsForAShardOfAJobThatEndedBeforeItWasMadeAgain) {
+  Gate reads;
+  StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
+  auto& [gate, cluster, spec, job] = standing;
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  cluster.ps(0).set_on_create([&](const std::string&) {
+    reads.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.ps(1).Kill();
+  reads.AwaitSomebody();
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), CANCELLED);
+  const absl::Status gone = cluster.Variables(job).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(gone)) << gone;
+  EXPECT_THAT(std::string(gone.message()),
+              HasSubstr("ended before shard 1 on ps-0 was made again; train it again"));
+  reads.Open();
+  gate.Open();
 }
 
 }  // namespace

@@ -343,8 +343,7 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
   std::vector<std::string> unreadable;
   absl::Status status;
   for (const CheckpointDirectory::Listed& listed : listing) {
-    const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id &&
-                        listed.number != newest.number();
+    const bool is_own = listed.manifest.ok() && listed.manifest->job_id() == owner_.job_id;
     const bool is_repeated = is_own && !kept.contains(listed.number) &&
                              led.contains(listed.number) && IsRepeatedBy(newest, *listed.manifest);
     if (is_repeated || (is_own && damaged.contains(listed.number))) {

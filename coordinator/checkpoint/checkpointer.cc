@@ -54,6 +54,7 @@ Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
 
 void Checkpointer::Attach(const Attached& attached) {
   attached_ = attached;
+  for (const uint64_t number : attached.damaged) last_number_ = std::max(last_number_, number);
   looks_again_ |= attached.is_remade;
   if (newest_ && attached.damaged.contains(newest_->number())) newest_.reset();
   best_.ForgetPause();  // There are other servers, perhaps.
@@ -66,7 +67,10 @@ void Checkpointer::Detach(const std::string& cause) {
   if (attached_.shards == nullptr) return;
   const absl::Status why = absl::UnavailableError(cause);
   best_.Drop();
-  if (attempt_) attempt_->is_best = false;
+  if (attempt_) {
+    attempt_->is_best = false;
+    attempt_->exact_step.reset();  // The pins are gone.
+  }
   switch (phase_) {
     case Phase::kAwaitingCut:
     case Phase::kAwaitingBarrier:
@@ -77,12 +81,12 @@ void Checkpointer::Detach(const std::string& cause) {
       break;
     case Phase::kWriting:
       attached_.shards->CancelWrite();
-      attempt_->exact_step.reset();  // The pins are gone.
       Fail(why);
       break;
     case Phase::kCommitting:
-      attempt_->is_last = false;  // The state may not be the last one any more,
-      // nor that of an evaluation that counts.
+      // The state may not be the last one any more, nor that of an evaluation that counts; one
+      // whose manifest is there by now says so all the same.
+      attempt_->is_last = false;
       if (attempt_->decision != nullptr && attempt_->decision->GiveUp()) attempt_->given_up = why;
       break;
     default:

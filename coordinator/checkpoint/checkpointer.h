@@ -52,7 +52,7 @@ class Checkpointer {
     uint64_t total_steps = 0;
     // As the journal has it. Unset: none.
     CheckpointInfo newest;
-    // The highest number that is known of one, be it damaged or gone: numbers are not used again.
+    // The highest number that is known of one, be it gone: numbers are not used again.
     uint64_t last_number = 0;
     // What the job goes on from, and whether that is in its own directory. Unset: nothing.
     CheckpointInfo restored;

@@ -2,8 +2,9 @@
 // pinned under the evaluation's name. It is taken before the evaluation counts, so there is none
 // that counts as the best and is not kept; and it goes before other checkpoints, since training
 // waits for it at the next evaluation. How often it is tried is BestTries' to say. What is given up
-// while the directory hangs is no checkpoint when that answers
-// again, also where its manifest was about to be there: it names that evaluation as the best one.
+// while the directory hangs, or because the generation ends, is no checkpoint when the directory
+// answers again, also where its manifest was about to be there: it names that evaluation as the
+// best one.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

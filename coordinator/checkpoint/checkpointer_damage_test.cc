@@ -81,31 +81,28 @@ TEST_F(CheckpointerTest, ADamagedOneThatTheJobWentBehindIsNoBaseAndGoesWithTheNe
   EXPECT_THAT(Numbers(), ElementsAre(4, 5));
 }
 
-// All that the job had gone behind went, also where they were not found to be damaged: they had
-// not been seen.
 // It took the number of a damaged one whose folder somebody had removed, and went with its own
 // commit.
-TEST_F(CheckpointerTest, NumbersOfDamagedOnesThatAreGoneAreNotUsedAgain) {
-  last_number_ = 3;
+TEST_F(CheckpointerTest, NumbersOfOnesThatAreGoneAreNotUsedAgain) {
+  last_number_ = 2;
   Open();
-  Attach(20, /*damaged=*/{3});
+  Attach(20, /*damaged=*/{1, 3});
   AwaitIdle();
   At(30);
   Request();
   WriteOne();
   EXPECT_THAT(Numbers(), ElementsAre(4));
-}
-
-TEST_F(CheckpointerTest, NoneGoesWithItsOwnCommit) {
-  Open();
-  Attach(20, /*damaged=*/{1});
-  AwaitIdle();
-  At(30);
+  checkpointer_.reset();
+  last_number_ = 7;
+  OpenIdle();
+  At(40);
   Request();
   WriteOne();
-  EXPECT_THAT(Numbers(), ElementsAre(1));
+  EXPECT_THAT(Numbers(), ElementsAre(4, 8));
 }
 
+// All that the job had gone behind went, also where they were not found to be damaged: they had
+// not been seen.
 TEST_F(CheckpointerTest, OfThoseThatTheJobWentBehindOnlyDamagedOnesGo) {
   OpenIdle();
   for (const uint64_t step : {10, 20, 30}) {

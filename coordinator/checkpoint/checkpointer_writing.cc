@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/proto_duration.h"
 #include "common/proto_time.h"
 #include "coordinator/checkpoint/checkpointer.h"
@@ -162,7 +163,8 @@ CheckpointEnded Checkpointer::Describe() const {
 
 void Checkpointer::Fail(const absl::Status& status) {
   const absl::Time now = clock_->Now();
-  LOG(INFO) << options_.owner.job_id << ": a checkpoint was given up: " << status;
+  LOG(INFO) << options_.owner.job_id
+            << ": a checkpoint was given up: " << OneLine(status.ToString());
   ended_.push_back(Describe());
   ended_.back().set_error(std::string(status.message()));
   trouble_ = absl::StrCat("a checkpoint was given up: ", std::string(status.message()));

@@ -185,7 +185,6 @@ TEST_F(EvaluationVerdictTest, AnEvaluationThatTheRestoredJobHadDoesNotCountAgain
   EXPECT_TRUE(Ends(0.6));
 }
 
-// Where a checkpoint took longer to write than it was to the next evaluation, it had no count.
 // A job that went on from its checkpoint counted an evaluation once more.
 TEST_F(EvaluationVerdictTest, StandingOfARestoredJobIsThatOfTheEvaluationsBeforeIt) {
   record_.mutable_stopping()->set_evaluations_since(1);
@@ -194,6 +193,7 @@ TEST_F(EvaluationVerdictTest, StandingOfARestoredJobIsThatOfTheEvaluationsBefore
   EXPECT_EQ(StandingAt(record_, 200)->evaluated(), 200u);
 }
 
+// Where a checkpoint took longer to write than it was to the next evaluation, it had no count.
 TEST_F(EvaluationVerdictTest, StandingOfAnOlderStateIsThatOfTheEvaluationsBeforeIt) {
   stopping().set_patience(1000);
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(Ends(1));  // At steps 100, 200 and 300.

@@ -7,10 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job_state.h"
+#include "common/printable.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "coordinator/job/evaluation_verdict.h"
@@ -26,11 +26,6 @@ constexpr size_t kMostTrainingMetrics = 100;
 // Between two lines of the log about the same trouble.
 constexpr int kLogSeconds = 60;
 constexpr char kRestarted[] = "the coordinator was started again";
-
-// Members' words are in it, which must not look like lines of the log.
-std::string OneLine(const std::string& message) {
-  return absl::StrReplaceAll(message, {{"\n", "\\n"}});
-}
 
 // Without letters and digits that look alike.
 std::string DrawTag() {

@@ -65,13 +65,6 @@ CheckpointInfo RestoredInfo(const JobRecord& record) {
   return restored;
 }
 
-// A number that is used again would be taken for what had it before.
-uint64_t LastNumber(const JobRecord& record) {
-  uint64_t last = std::max(record.checkpoint().number(), record.best().checkpoint().number());
-  for (const uint64_t number : record.damaged_checkpoints()) last = std::max(last, number);
-  return last;
-}
-
 }  // namespace
 
 Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRecord()> now) {
@@ -80,7 +73,7 @@ Checkpointer::Options CheckpointsOf(const JobRecord& record, std::function<JobRe
   options.owner = OwnerOf(record);
   options.total_steps = EndStep(record);
   options.newest = record.checkpoint();
-  options.last_number = LastNumber(record);
+  options.last_number = std::max(options.newest.number(), record.best().checkpoint().number());
   options.restored = RestoredInfo(record);
   options.restored_is_here = IsRestoredHere(record);
   options.bytes = BytesOf(record.spec(), record.plan());

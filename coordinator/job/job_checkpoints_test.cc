@@ -94,16 +94,13 @@ TEST(JobCheckpointsTest, ManifestNamesTheJobsBeforeWhereverTheirCheckpointsAre) 
   EXPECT_THAT(ManifestOf(elsewhere, elsewhere).earlier_job_ids(), ElementsAre("zero", "a"));
 }
 
-TEST(JobCheckpointsTest, NumbersOfDamagedOnesAndOfTheBestAreKnown) {
+TEST(JobCheckpointsTest, NumberOfTheBestIsNotUsedAgain) {
   JobRecord record = PlannedJob();
   EXPECT_EQ(OptionsOf(record).last_number, 0u);
   record.mutable_checkpoint()->set_number(3);
   EXPECT_EQ(OptionsOf(record).last_number, 3u);
   record.mutable_best()->mutable_checkpoint()->set_number(5);
   EXPECT_EQ(OptionsOf(record).last_number, 5u);
-  record.add_damaged_checkpoints(9);
-  record.add_damaged_checkpoints(2);
-  EXPECT_EQ(OptionsOf(record).last_number, 9u);
 }
 
 TEST(JobCheckpointsTest, ManifestTellsOfTheJobAsItIsNow) {

@@ -143,7 +143,7 @@ TEST_F(JobTest, NoticesHaveOneLine) {
   auto job = Load();
   job->AppendNotice("worker-0: x\nE20261129 00:00:00.000000     1 main.cc:1] forged");
   EXPECT_EQ(EventAfter(*job, 0).notice().message(),
-            "worker-0: x\\nE20261129 00:00:00.000000     1 main.cc:1] forged");
+            "worker-0: x\\x0aE20261129 00:00:00.000000     1 main.cc:1] forged");
 }
 
 TEST_F(JobTest, WaitingJobSaysForWhomAndForHowLong) {

@@ -110,7 +110,6 @@ class RetentionTest : public testing::Test {
   }
 
   static constexpr int kEvents = 150;
-  SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
 
   void ForgetSweeps() {
     MutexLock lock(&mutex_);
@@ -125,6 +124,7 @@ class RetentionTest : public testing::Test {
     }
   }
 
+  SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   MemberRegistry registry_;
   const std::unique_ptr<Journal> journal_ = OpenNewJournal();
   std::vector<std::shared_ptr<Job>> jobs_;

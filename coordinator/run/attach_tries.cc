@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/job_spec.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -20,7 +21,7 @@ absl::Status AttachTries::BeginGeneration(uint64_t generation) {
 absl::Status AttachTries::Pause(const ShardGroup& shards, const absl::Status& status,
                                 bool is_costly) {
   Backoff& backoff = is_costly ? costly_backoff_ : backoff_;
-  LOG(WARNING) << job_->id() << ": " << status;
+  LOG(WARNING) << job_->id() << ": " << OneLine(status.ToString());
   if (IsRefusal(status)) ++refused_;
   return reporter_->Wait(
       absl::StrCat(shards.failed_server(), ", which does not do what it is asked"), backoff.Next(),

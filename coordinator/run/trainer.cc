@@ -27,7 +27,7 @@
 namespace millrace::coordinator {
 namespace {
 
-// How long a barrier waits for somebody to let go of what is pinned.
+// How long it is waited for somebody to let go of what is pinned.
 constexpr absl::Duration kPinPatience = absl::Seconds(30);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
@@ -73,6 +73,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   judged_.reset();
   barrier_due_ = absl::InfinitePast();
   barrier_backoff_.Reset();
+  pins_full_since_.reset();
   tick_due_ = clock_->Now();
   audit_.Begin(generation_);
   seen_.clear();
@@ -251,7 +252,7 @@ void Trainer::AccountForTime(const Dispatcher::Progress& progress, const Evaluat
 }
 
 Trainer::Next Trainer::Detach(std::string cause) {
-  LOG(INFO) << job_.id() << ": " << cause;
+  LOG(INFO) << job_.id() << ": " << OneLine(cause);
   cause_ = std::move(cause);
   return Next::kDetach;
 }
@@ -268,7 +269,8 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
     const bool is_waited_for = IsWaitedFor(job_.record(), barrier_);
     const auto pinned = evaluator.Begin(barrier_, generation_, is_waited_for);
     MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
-    if (!pinned.ok()) return AfterPinFailure(pinned.status(), shards);
+    if (PinsStay(pinned.status())) return Detach(std::string(pinned.status().message()));
+    if (!pinned.ok()) return AfterError(pinned.status(), shards);
     if (pinned->state != BarrierState::kReached) return AfterCheck(*pinned, shards);
     // The next barrier is the end again, or may be: an evaluation under way is waited for.
     if (at_the_end || is_waited_for) return Next::kAgain;
@@ -276,8 +278,9 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
     return CheckpointTheEnd();
   }
   if (checkpointer_ != nullptr && checkpointer_->MayBeDueAt(barrier_)) return Next::kWait;
-  PinForCheckpoint(progress, shards);
+  const auto pinned = PinForCheckpoint(progress, shards);
   MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+  if (pinned && PinsStay(*pinned)) return Detach(std::string(pinned->message()));
   Unblock();
   job_.Spend(TimeUse::kTraining);
   barrier_ = BarrierFrom(barrier_ + 1, evaluator);
@@ -325,7 +328,7 @@ Trainer::Next Trainer::AfterCheck(const BarrierCheck& check, ShardGroup& shards)
 // its disk may be full. Where it is another one than before, the shards are attached again.
 absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
                                                   const ShardGroup& shards) {
-  LOG(WARNING) << job_.id() << ": " << status;
+  LOG(WARNING) << job_.id() << ": " << OneLine(status.ToString());
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
       absl::IsResourceExhausted(status)) {
     Block(absl::StrCat(shards.failed_server(), ", which does not do what it is asked (",
@@ -337,14 +340,15 @@ absl::StatusOr<Trainer::Next> Trainer::AfterError(const absl::Status& status,
   return Detach(std::string(status.message()));
 }
 
-// Others may have pinned as many states as there may be, and have died: a new generation ends that.
-absl::StatusOr<Trainer::Next> Trainer::AfterPinFailure(const absl::Status& status,
-                                                       const ShardGroup& shards) {
-  const bool is_full = absl::IsResourceExhausted(status) && blocked_;
-  if (is_full && clock_->Now() - blocked_->since > kPinPatience) {
-    return Detach(std::string(status.message()));
+// `status` of pinning: whether others have pinned as many states as there may be for long. They may
+// have died; a new generation ends their pins.
+bool Trainer::PinsStay(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) {
+    pins_full_since_.reset();
+    return false;
   }
-  return AfterError(status, shards);
+  if (!pins_full_since_) pins_full_since_ = clock_->Now();
+  return clock_->Now() - *pins_full_since_ >= kPinPatience;
 }
 
 void Trainer::Block(const std::string& whom) {

@@ -90,11 +90,13 @@ class Trainer {
                                    Evaluator& evaluator);
   absl::StatusOr<Next> FlushTheEnd(ShardGroup& shards);
   Next AfterCheck(const BarrierCheck& check, ShardGroup& shards);
-  absl::StatusOr<Next> AfterPinFailure(const absl::Status& status, const ShardGroup& shards);
+  bool PinsStay(const absl::Status& status);
   absl::StatusOr<Next> AfterError(const absl::Status& status, const ShardGroup& shards);
   void AdvanceCheckpoints(const Dispatcher::Progress& progress);
   uint64_t BarrierFrom(uint64_t step, const Evaluator& evaluator) const;
-  void PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards);
+  // Nothing: none was due.
+  absl::optional<absl::Status> PinForCheckpoint(const Dispatcher::Progress& progress,
+                                                ShardGroup& shards);
   Next CheckpointTheEnd();
   void Block(const std::string& whom);
   void Unblock();
@@ -158,7 +160,8 @@ class Trainer {
   NormExchange norms_;
   uint64_t checkpoint_wake_ = ~uint64_t{0};  // At so many steps a checkpoint has something to do.
   CutPlanner cuts_;
-  uint64_t wanted_version_ = 0;  // By a checkpoint.
+  absl::optional<absl::Time> pins_full_since_;  // See PinsStay.
+  uint64_t wanted_version_ = 0;                 // By a checkpoint.
   uint64_t newest_version_ = 0;
   absl::Time poll_due_;
   ShardWatch watch_;

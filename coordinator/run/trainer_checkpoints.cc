@@ -51,9 +51,10 @@ void Trainer::AdvanceCheckpoints(const Dispatcher::Progress& progress) {
 }
 
 // Beside an evaluation of the same state, or alone. If that does not work the job goes on.
-void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup& shards) {
+absl::optional<absl::Status> Trainer::PinForCheckpoint(const Dispatcher::Progress& progress,
+                                                       ShardGroup& shards) {
   AdvanceCheckpoints(progress);
-  if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return;
+  if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return absl::nullopt;
   job_.Spend(TimeUse::kCheckpointing);
   absl::Status status = shards.UnpinCut(generation_, checkpointer_->cut_id());
   if (status.ok()) {
@@ -64,13 +65,15 @@ void Trainer::PinForCheckpoint(const Dispatcher::Progress& progress, ShardGroup&
       const BarrierCheck check = CheckBarrier(*pinned, barrier_);
       if (check.state == BarrierState::kReached) {
         const absl::Duration held = clock_->Now() - std::min(progress.held_since, clock_->Now());
-        return checkpointer_->Pinned(barrier_, held);
+        checkpointer_->Pinned(barrier_, held);
+        return status;
       }
       status = absl::AbortedError(
           absl::StrCat(shards.NameOf(check.shard), " has not exactly the steps before ", barrier_));
     }
   }
   checkpointer_->NotPinned(status);
+  return status;
 }
 
 // What is missing to a checkpoint is no reason not to end.

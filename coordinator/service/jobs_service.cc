@@ -47,6 +47,14 @@ std::string OfferCheckpoint(const JobRecord& record) {
                       record.checkpoint().step(), " (millrace checkpoints export)");
 }
 
+// A shard that is not there, since it has not been made yet. Empty: all are.
+std::string ToBeMade(const ShardGroup& shards) {
+  const auto& placements = shards.placements();
+  const auto found = std::find_if(placements.begin(), placements.end(), IsToBeMade);
+  if (found == placements.end()) return "";
+  return shards.NameOf(static_cast<uint32_t>(found - placements.begin()));
+}
+
 // DATA_LOSS: a shard of a job that has succeeded has not got all of its steps. Its disk was damaged
 // since, or is an older copy of itself.
 absl::Status CheckEnd(const JobRecord& record, const ShardGroup& shards,
@@ -253,12 +261,14 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
     return ToGrpcStatus(absl::UnavailableError(absl::StrCat(
         "variables of job '", record.job_id(), "' are on servers that are away: ", missing)));
   }
-  const auto& placements = shards.placements();
-  if (const auto made = std::find_if(placements.begin(), placements.end(), IsToBeMade);
-      made != placements.end()) {
-    return ToGrpcStatus(absl::UnavailableError(
-        absl::StrCat("variables of job '", record.job_id(), "' are being made again: ",
-                     shards.NameOf(static_cast<uint32_t>(made - placements.begin())))));
+  if (const std::string made = ToBeMade(shards); !made.empty()) {
+    return ToGrpcStatus(
+        HasEnded(record.state())
+            ? absl::FailedPreconditionError(
+                  absl::StrCat("job '", record.job_id(), "' ended before ", made,
+                               " was made again; train it again", OfferCheckpoint(record)))
+            : absl::UnavailableError(absl::StrCat("variables of job '", record.job_id(),
+                                                  "' are being made again: ", made)));
   }
   if (HasEnded(record.state())) {
     // A server that was away when the job ended still has the generation before.
