@@ -183,7 +183,7 @@ TEST(RpcServerTest, MessagesUpToTheLimitPassAndLargerOnesDoNot) {
 // A megabyte was unpacked to a gigabyte before its size was looked at.
 TEST(RpcServerTest, CompressedMessagesAreRefusedAsTheyAre) {
   SizedAnswers service;
-  const auto server = StartServer({.listen = "127.0.0.1:0"}, {&service});
+  const auto server = StartServer("127.0.0.1:0", {&service});
   grpc::ChannelArguments args;
   args.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
   const auto channel =
