@@ -26,7 +26,8 @@ class CountingClock final : public Clock {
   explicit CountingClock(Clock* clock) : clock_(clock) {}
 
   absl::Time Now() override { return clock_->Now(); }
-  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override {
+  bool WaitUntil(CondVar* condition, Mutex* mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     ++waits_;
     return clock_->WaitUntil(condition, mutex, deadline);
   }
