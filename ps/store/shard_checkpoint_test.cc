@@ -188,8 +188,8 @@ TEST_F(ShardCheckpointTest, WhatDoesNotFitTheCheckpointIsRefusedByName) {
       absl::StatusCode::kNotFound, "another checkpoint");
   expect([](ShardSpec* spec) { spec->mutable_slices(0)->set_variable_name("other"); },
          absl::StatusCode::kNotFound, "'other'");
-  expect([](ShardSpec* spec) { spec->mutable_slices(0)->set_shape(0, 9); },
-         absl::StatusCode::kInvalidArgument, "[9]");
+  expect([](ShardSpec* spec) { spec->mutable_slices(0)->set_shape(0, 12); },
+         absl::StatusCode::kInvalidArgument, "[12]");
   expect(
       [](ShardSpec* spec) {
         spec->mutable_slices(0)->clear_shape();
