@@ -28,6 +28,22 @@ class FaultTest : public ::testing::Test {
 
   void Start(int ps) { cluster_ = std::make_unique<FakeCluster>(ps, options_); }
 
+  // One server, whose shard's pins others have in the first generation, and a worker.
+  void StartWithPinsOfStrangers() {
+    Start(1);
+    cluster_->ps(0).set_on_generation([this] {
+      ++generations_;
+      return grpc::Status::OK;
+    });
+    cluster_->ps(0).set_on_pin([this] {
+      return generations_ > 1 ? grpc::Status::OK
+                              : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                             "4 cuts of shard 0 are pinned; unpin one first");
+    });
+    cluster_->StartPs();
+    cluster_->AddWorker();
+  }
+
   // A job of one server and one worker, which stands before the gate at `step`.
   std::string StandAt(uint64_t step, const JobSpec& spec = PlainJob(20)) {
     Start(1);
@@ -93,6 +109,7 @@ class FaultTest : public ::testing::Test {
   SimulatedClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   CoordinatorOptions options_;
   Gate gate_;  // Opened before its worker ends.
+  std::atomic<int> generations_{0};
   std::unique_ptr<FakeCluster> cluster_;
 };
 
@@ -233,50 +250,24 @@ TEST_F(FaultTest, ServerThatDoesNotAnswer) {
 
 // The job waited for ever for those who had pinned the states, and were gone.
 TEST_F(FaultTest, PinsThatNobodyLetsGoOfEndWithTheGeneration) {
-  Start(1);
-  std::atomic<int> generations{0};
-  cluster_->ps(0).set_on_generation([&] {
-    ++generations;
-    return grpc::Status::OK;
-  });
-  cluster_->ps(0).set_on_pin([&] {
-    return generations > 1 ? grpc::Status::OK
-                           : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                                          "4 cuts of shard 0 are pinned; unpin one first");
-  });
-  cluster_->StartPs();
-  cluster_->AddWorker();
+  StartWithPinsOfStrangers();
   const std::string job = cluster_->Submit(EvaluatedJob(20, 10)).value();
   AdvanceUntil(job, [](const JobExplanation& told) {
     return told.verdict() == "the job has ended: SUCCEEDED";
   });
   cluster_->ExpectAllApplied(job, 20);
-  EXPECT_GT(generations, 1);
-  cluster_.reset();  // It uses `generations`.
+  EXPECT_GT(generations_, 1);
 }
 
 // None was taken any more.
 TEST_F(FaultTest, PinsThatKeepCheckpointsFromBeingTakenEndWithTheGeneration) {
-  Start(1);
-  std::atomic<int> generations{0};
-  cluster_->ps(0).set_on_generation([&] {
-    ++generations;
-    return grpc::Status::OK;
-  });
-  cluster_->ps(0).set_on_pin([&] {
-    return generations > 1 ? grpc::Status::OK
-                           : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                                          "4 cuts of shard 0 are pinned; unpin one first");
-  });
-  cluster_->StartPs();
-  cluster_->AddWorker();
+  StartWithPinsOfStrangers();
   JobSpec spec = JobWithCheckpoints(1'000'000'000);
   spec.mutable_checkpoints()->set_exact(true);
   spec.mutable_checkpoints()->set_every_steps(5);
   const std::string job = cluster_->Submit(spec).value();
   AdvanceUntil(job, [](const JobExplanation& told) { return told.status().has_checkpoint(); });
   EXPECT_EQ(cluster_->Cancel(job)->state(), CANCELLED);
-  cluster_.reset();  // It uses `generations`.
 }
 
 TEST_F(FaultTest, ServerWhoseDiskIsFull) {

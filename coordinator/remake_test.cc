@@ -508,17 +508,23 @@ TEST(RemakeTest, ShardOfAServerThatCannotWriteStaysThere) {
   EXPECT_FALSE(WasTold(cluster, job, "not served"));
 }
 
+// The job's second server goes, and the first one reads the shard once the gate is open.
+void MakeAgainSlowly(StandingJob& standing, Gate& reads) {
+  auto& [gate, cluster, spec, job] = standing;
+  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
+  cluster.ps(0).set_on_create([&reads](const std::string&) {
+    reads.Pass();
+    return grpc::Status::OK;
+  });
+  cluster.ps(1).Kill();
+}
+
 // The job waited for ps-1 all the while, as people were told.
 TEST(RemakeTest, WhoReadsForLongIsNamed) {
   Gate reads;
   StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
   auto& [gate, cluster, spec, job] = standing;
-  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
-  cluster.ps(0).set_on_create([&](const std::string&) {
-    reads.Pass();
-    return grpc::Status::OK;
-  });
-  cluster.ps(1).Kill();
+  MakeAgainSlowly(standing, reads);
   cluster.AwaitVerdict(job, absl::StrCat("the job waits for shard 1 on ps-0 to read ",
                                          spec.checkpoints().directory(), "/000001 for "));
   EXPECT_THAT(cluster.Get(job)->message(), HasSubstr("waits for shard 1 on ps-0 to read "));
@@ -535,12 +541,7 @@ TEST(RemakeTest, NobodyWaitsForAShardOfAJobThatEndedBeforeItWasMadeAgain) {
   Gate reads;
   StandingJob standing(2, 30, JobWithCheckpoints(60), WithGrace(absl::Milliseconds(200)));
   auto& [gate, cluster, spec, job] = standing;
-  WriteCheckpointOf(job, spec, {StepsBefore(10), StepsBefore(10)});
-  cluster.ps(0).set_on_create([&](const std::string&) {
-    reads.Pass();
-    return grpc::Status::OK;
-  });
-  cluster.ps(1).Kill();
+  MakeAgainSlowly(standing, reads);
   reads.AwaitSomebody();
   ASSERT_TRUE(cluster.Cancel(job).ok());
   EXPECT_EQ(cluster.AwaitEnd(job).state(), CANCELLED);
