@@ -293,9 +293,8 @@ void CheckpointFiles::TakeBack(uint64_t number) const {
 }
 
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
-                                                    const std::set<uint64_t>& damaged,
-                                                    const std::set<uint64_t>& kept,
-                                                    CommitDecision* decision) const {
+                                                    const CommitOptions& options) const {
+  CommitDecision* const decision = options.decision;
   CheckpointDirectory directory(file_system_, spec_.directory());
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
@@ -313,8 +312,10 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
     TakeBack(manifest->number());
     return WasGivenUp();
   }
-  const auto stays = RemoveOld(*manifest, damaged, kept);
+  const std::string no_before = WhyNotBefore(options.before);
+  const auto stays = RemoveOld(*manifest, options.damaged, options.kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
+  if (options.before != manifest->best().checkpoint().number()) troubles.push_back(no_before);
   troubles.push_back(stays.ok() ? *stays
                                 : absl::StrCat("old checkpoints cannot be removed: ",
                                                std::string(stays.status().message())));
@@ -327,10 +328,20 @@ std::string CheckpointFiles::WhyNoBest(const BestEvaluation& best) const {
   const bool is_here =
       info.number() > 0 && NormalDirectory(info.directory()) == NormalDirectory(spec_.directory());
   if (!is_here) return "";
-  const auto manifest = ReadManifest(file_system_, spec_.directory(), info.number());
-  if (!absl::IsNotFound(manifest.status())) return "";
+  if (!IsGone(info.number())) return "";
   return absl::StrCat(CheckpointPath(spec_.directory(), info.number()), ", of the best ",
                       best.metric(), " so far, is not there any more; nothing else has that state");
+}
+
+std::string CheckpointFiles::WhyNotBefore(uint64_t before) const {
+  if (before == 0 || !IsGone(before)) return "";
+  return absl::StrCat(CheckpointPath(spec_.directory(), before),
+                      ", the checkpoint before this one, is not there any more: was it removed, or "
+                      "is another file system mounted there?");
+}
+
+bool CheckpointFiles::IsGone(uint64_t number) const {
+  return absl::IsNotFound(ReadManifest(file_system_, spec_.directory(), number).status());
 }
 
 absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest& newest,

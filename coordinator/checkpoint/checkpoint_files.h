@@ -96,16 +96,20 @@ class CheckpointFiles {
   absl::StatusOr<Begun> Begin(uint64_t at_least, int shards, bool is_first,
                               const std::set<uint64_t>& damaged) const;
 
+  struct CommitOptions {
+    std::set<uint64_t> damaged = {};
+    std::set<uint64_t> kept = {};  // Do not go.
+    uint64_t before = 0;           // The newest one so far, which is in the directory. 0: none.
+    CommitDecision* decision = nullptr;  // Not owned. nullptr: nobody gives it up.
+  };
   // Makes it a checkpoint. Then those go that are not kept any longer, and where it is that of the
-  // job's end, those of the same step; but none of `kept`; and the damaged ones. What goes wrong
-  // with that is returned, for people, and so is that the checkpoint of the best evaluation that
-  // the manifest names is not there any more. It counts before any of them goes, unless it was
-  // given up by then (`decision`; nullptr: nobody does that). FAILED_PRECONDITION: the directory is
-  // another run's by now. CANCELLED: it was given up, and is none.
+  // job's end, those of the same step; and the damaged ones. What goes wrong with that is returned,
+  // for people, and so is that the one before, or that of the best evaluation that the manifest
+  // names, is not there any more. It counts before any of them goes, unless it was given up by
+  // then. FAILED_PRECONDITION: the directory is another run's by now. CANCELLED: it was given up,
+  // and is none.
   absl::StatusOr<std::string> Commit(CheckpointManifest* manifest,
-                                     const std::set<uint64_t>& damaged,
-                                     const std::set<uint64_t>& kept = {},
-                                     CommitDecision* decision = nullptr) const;
+                                     const CommitOptions& options) const;
 
   // Removes what there is of it, and nothing of any other. What is left goes with the next Begin.
   // FAILED_PRECONDITION: there is a checkpoint of another job with this number.
@@ -129,6 +133,8 @@ class CheckpointFiles {
                                         const std::set<uint64_t>& kept) const;
   // For people; empty: it is there, or in another directory, or there is none.
   std::string WhyNoBest(const BestEvaluation& best) const;
+  std::string WhyNotBefore(uint64_t before) const;
+  bool IsGone(uint64_t number) const;
 
   const FileSystemPtr file_system_;
   const CheckpointSpec spec_;

@@ -188,6 +188,28 @@ TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
   EXPECT_EQ(FilesOf("000002"), written);
 }
 
+// All checkpoints of a job went with a directory that was unmounted, and nobody heard of it.
+TEST_F(CheckpointerTest, ThatTheOneBeforeIsNotThereAnyMoreIsTold) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+  std::filesystem::remove_all(directory_);
+  std::filesystem::create_directory(directory_);
+  At(20);
+  Request();
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(2));
+  EXPECT_THAT(
+      checkpointer_->trouble(),
+      HasSubstr(directory_ + "/000001, the checkpoint before this one, is not there any more"));
+  At(30);
+  Request();
+  WriteOne();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+}
+
 // It waited for a minute, as for a disk that is full.
 TEST_F(CheckpointerTest, TheEndIsNotTriedAgainInADirectoryOfAnotherRun) {
   OpenIdle();

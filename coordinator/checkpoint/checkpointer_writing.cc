@@ -116,10 +116,16 @@ void Checkpointer::Commit(const std::vector<WriteCheckpointResponse>& answers) {
     *manifest.mutable_best()->mutable_checkpoint() = attempt_->as_best;
     attempt_->decision = std::make_shared<CommitDecision>();
   }
-  StartFileCall(Phase::kCommitting, [files = files_, manifest, kept, damaged = attached_.damaged,
+  const CheckpointFiles::CommitOptions options = {
+      .damaged = attached_.damaged,
+      .kept = kept,
+      .before = newest_ ? newest_->number() : 0,
+      .decision = attempt_->decision.get(),
+  };
+  StartFileCall(Phase::kCommitting, [files = files_, manifest, options,
                                      decision = attempt_->decision](FileResult* result) {
     result->manifest = manifest;
-    const auto committed = files->Commit(&result->manifest, damaged, kept, decision.get());
+    const auto committed = files->Commit(&result->manifest, options);
     result->status = committed.status();
     if (committed.ok()) result->trouble = *committed;
   });
