@@ -1,5 +1,5 @@
-// A ps server that is a member and that the coordinator cannot call while its job trains. Who waits
-// for it see coordinator/run/worker_waits_test.cc.
+// A ps server that is a member and that the coordinator cannot call, before a job begins or while
+// it trains. Who waits for it see coordinator/run/worker_waits_test.cc.
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -75,6 +75,23 @@ TEST(CutOffServerTest, ServerThatCannotBeCalledAtTheEndOfAJobIsGivenUpAfterTheGr
   cut_off.gate.Open();
   EXPECT_EQ(cut_off.cluster.AwaitEnd(cut_off.job).state(), SUCCEEDED);
   EXPECT_THAT(cut_off.cluster.ps(0).Shards(cut_off.job), SizeIs(2));
+}
+
+// Two have one --advertise. What was placed on one of them was made on the other, whom the
+// coordinator does not take, and the job waited for it without end.
+TEST(CutOffServerTest, NothingIsMadeOnWhoAnswersAtTheAddressOfAnotherServer) {
+  FakePs stranger("ps-9");
+  stranger.Serve();
+  FakeCluster cluster(2, WithGrace(absl::Seconds(1)));
+  cluster.ps(1).set_advertise(stranger.address());
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(30)).value();
+  cluster.AwaitNotice(job, "directory_id: ");
+  cluster.AwaitNotice(job, "shard 1 on ps-1 is not served for longer than 1s; the job begins");
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
+  EXPECT_THAT(stranger.Shards(job), IsEmpty());
 }
 
 // A step may take long, and workers reach what the coordinator does not.

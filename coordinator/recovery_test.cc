@@ -292,6 +292,28 @@ TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
   cluster.ExpectAllApplied(job, 30);
 }
 
+// It waited without end, and so did all jobs in a queue that were placed there.
+TEST(RecoveryTest, JobThatNeverRanBeginsElsewhereWhenAServerStaysAway) {
+  CoordinatorOptions options;
+  options.restore_grace = absl::Seconds(1);
+  FakeCluster cluster(2, options);
+  cluster.ps(0).set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  });
+  cluster.StartPs();
+  cluster.AddWorker();
+  JobSpec spec = PlainJob(30);
+  spec.mutable_placement()->set_shards(1);
+  const std::string job = cluster.Submit(spec).value();
+  cluster.AwaitNotice(job, "ps-0 (127.0.0.1:");
+  FakePs spare("spare");  // There are to be two.
+  spare.Start(cluster.address());
+  cluster.ps(0).Kill();
+  cluster.AwaitNotice(job, "the job begins on other servers");
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+}
+
 // What it had made on a server that was away too stayed there for ever, and failed the job where
 // its shards came to lie otherwise.
 TEST(RecoveryTest, JobIsPlacedAgainWhenWhatItMadeElsewhereIsDropped) {

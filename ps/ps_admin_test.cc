@@ -84,6 +84,17 @@ TEST_F(PsServerTest, CreatingAShardAgainIsNoErrorUnlessTheSpecDiffers) {
   EXPECT_EQ(Create(MakeSpec({5})).error_code(), grpc::StatusCode::ALREADY_EXISTS);
 }
 
+// It was made on whoever had the address of the server that it was placed on.
+TEST_F(PsServerTest, ShardIsMadeOnlyByTheServerThatItIsPlacedOn) {
+  const ShardSpec spec = MakeSpec({4});
+  const grpc::Status refused = Create(spec, 1, "of another one");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("directory_id: of another one; the server at this address has " +
+                        server_->directory_id()));
+  EXPECT_TRUE(Create(spec, 1, server_->directory_id()).ok());
+}
+
 TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
   const ShardSpec spec = MakeSpec({4, kBlockElements});
   ASSERT_TRUE(Create(spec).ok());

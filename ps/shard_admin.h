@@ -19,10 +19,12 @@ class ShardAdmin {
     admin_ = ParameterServerAdmin::NewStub(channel);
   }
 
-  grpc::Status Create(const ShardSpec& spec, uint64_t generation = 1) {
+  grpc::Status Create(const ShardSpec& spec, uint64_t generation = 1,
+                      const std::string& directory_id = "") {
     CreateShardRequest request;
     *request.mutable_spec() = spec;
     request.set_generation(generation);
+    request.set_directory_id(directory_id);
     grpc::ClientContext context;
     ShardStatus status;
     return admin_->CreateShard(&context, request, &status);

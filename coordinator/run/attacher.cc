@@ -134,6 +134,8 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     if (!missing.empty()) {
       if (is_new) {
         MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
+        MILLRACE_ASSIGN_OR_RETURN(const bool elsewhere, unmaker_.BeginElsewhere(shards));
+        if (elsewhere) return absl::nullopt;
       } else {
         MILLRACE_ASSIGN_OR_RETURN(const bool remade, remaker_.ReplaceMissing(shards));
         if (remade) return absl::nullopt;
@@ -155,6 +157,9 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     if (!closed_.empty() || !knows_closed_) MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());
     bool remade = false;
     MILLRACE_ASSIGN_OR_RETURN(auto statuses, BringAll(shards, is_new, &remade));
+    if (is_new && !remade && !statuses) {
+      MILLRACE_ASSIGN_OR_RETURN(remade, unmaker_.BeginElsewhere(shards));
+    }
     if (remade) return absl::nullopt;
     if (statuses && shards.Moved().empty()) return *std::move(statuses);
   }

@@ -13,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "coordinator/job/job.h"
 #include "coordinator/run/attach_tries.h"
+#include "coordinator/run/avoided_servers.h"
 #include "coordinator/run/remaker.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
@@ -53,9 +54,10 @@ class Attacher {
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
-  // it, or the furthest checkpoint, with which the job was to begin, is damaged or was removed and
-  // the record has another one, and the job is to be placed again; or shards are to be made again,
-  // and the record says where. Either way the group is of no more use.
+  // it, or has held up a job that has not begun for longer than --restore_grace, or the furthest
+  // checkpoint, with which the job was to begin, is damaged or was removed and the record has
+  // another one, and the job is to be placed again; or shards are to be made again, and the record
+  // says where. Either way the group is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // Before it: the server with that directory could not be called since then. How long attaching
@@ -66,6 +68,9 @@ class Attacher {
 
   // The newest generation that may be in use anywhere.
   uint64_t generation() const { return tries_.generation(); }
+
+  // Those that have held up the job before it began.
+  const AvoidedServers& avoided() const { return unmaker_.avoided(); }
 
  private:
   using Statuses = ShardGroup::Statuses;

@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/journal/new_journal.h"
 #include "coordinator/membership/silent_link.h"
+#include "coordinator/run/notices_of.h"
 #include "coordinator/testing/fake_checkpoint.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/fake_ps.h"
@@ -158,17 +159,6 @@ class AttacherTest : public testing::Test {
     if (clock_.Now() - begin > limit) inbox_.Interrupt(absl::CancelledError("enough"));
   }
 
-  // All that has been told to people.
-  std::vector<std::string> Notices() {
-    std::vector<std::string> notices;
-    for (uint64_t sequence = 0;;) {
-      const auto read = job_->events().ReadAfter(sequence, absl::ZeroDuration());
-      if (!read.ok() || !read->event) return notices;
-      sequence = read->event->sequence();
-      notices.push_back(read->event->notice().message());
-    }
-  }
-
   // Waits as for a journal that gives this error.
   void WaitForJournal(const std::string& error) {
     EXPECT_EQ(reporter_->WaitForJournal(absl::UnavailableError(error)), absl::OkStatus());
@@ -199,11 +189,12 @@ TEST_F(AttacherTest, JobThatWaitsForTheJournalSaysSoAgainOnlyWhereTheReasonIsAno
   WaitForJournal("cannot write the database: No space left: /d/000013.log");
   EXPECT_THAT(job_->Status().message(), HasSubstr("/d/000013.log), for "));
   WaitForJournal("cannot write the database: Input/output error: /d/000014.log");
-  EXPECT_EQ(Notices(), (std::vector<std::string>{
-                           "waits for the coordinator's journal (it cannot be written: cannot "
-                           "write the database: No space left: /d/000012.log)",
-                           "waits for the coordinator's journal (it cannot be written: cannot "
-                           "write the database: Input/output error: /d/000014.log)"}));
+  EXPECT_EQ(
+      NoticesOf(*job_),
+      (std::vector<std::string>{"waits for the coordinator's journal (it cannot be written: cannot "
+                                "write the database: No space left: /d/000012.log)",
+                                "waits for the coordinator's journal (it cannot be written: cannot "
+                                "write the database: Input/output error: /d/000014.log)"}));
 }
 
 // It had a part of the servers' memory, and the turn to wait for more, for as long as a server
@@ -239,7 +230,7 @@ TEST_F(AttacherTest, NewJobThatAServerRefusesDoesNotKeepMemoryOfOthersForLong) {
   servers_[1]->set_on_create([](const std::string& /*job_id*/) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is full");
   });
-  EXPECT_FALSE(Attach(absl::Minutes(5)));
+  EXPECT_FALSE(Attach(absl::Minutes(1)));
   EXPECT_TRUE(environment_.memory_turn->Take("another"));
   EXPECT_THAT(servers_[0]->Shards(kNewJob), IsEmpty());
 }
@@ -309,7 +300,7 @@ TEST_F(AttacherTest, JobThatWaitsForOthersMemoryMakesShardsRarelyAndSaysSoOnce) 
   });
   EXPECT_FALSE(Attach(absl::Minutes(10)));
   EXPECT_LE(calls, 25);
-  const std::vector<std::string> notices = Notices();
+  const std::vector<std::string> notices = NoticesOf(*job_);
   EXPECT_EQ(CountOf("are free", notices), 1);
 }
 
@@ -331,7 +322,7 @@ TEST_F(AttacherTest, JobWhoseOnlyCheckpointIsDamagedEndsAfterAWhileAndNamesFileA
   EXPECT_GE(clock_.Now() - begin, environment_.member_timeout);
   EXPECT_LE(clock_.Now() - begin, environment_.member_timeout + absl::Minutes(1));
   EXPECT_LE(reads, 40);
-  const std::vector<std::string> notices = Notices();
+  const std::vector<std::string> notices = NoticesOf(*job_);
   EXPECT_EQ(CountOf("/000001 cannot be used: ", notices), 1);
   EXPECT_EQ(CountOf("looks for a checkpoint every 10s, and fails after 10m", notices), 1);
 }
@@ -364,7 +355,7 @@ TEST_F(AttacherTest, JobWhoseShardNoServerMakesInTimeEndsAfterAWhileAndNamesOne)
   EXPECT_THAT(std::string(end.message()),
               AllOf(HasSubstr("CreateShard of shard"), HasSubstr("its disk does not answer")));
   EXPECT_GE(clock_.Now() - begin, environment_.member_timeout);
-  EXPECT_EQ(CountOf("no other ps server could make it", Notices()), 1);
+  EXPECT_EQ(CountOf("no other ps server could make it", NoticesOf(*job_)), 1);
 }
 
 // The record's remake goes when the shards are made, before people are told.

@@ -37,7 +37,7 @@ class EvaluatorTest : public testing::Test {
     ps_.Serve();
     RegisterPs ps;
     ps.set_name("ps-0");
-    ps.set_directory_id("d");
+    ps.set_directory_id(ps_.directory_id());
     ps.set_address(ps_.address());
     ASSERT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
     shards_ = std::make_unique<ShardGroup>(Record(), &registry_);
@@ -136,13 +136,13 @@ class EvaluatorTest : public testing::Test {
  private:
   static constexpr uint64_t kGeneration = 1;
 
-  static JobRecord Record() {
+  JobRecord Record() const {
     JobRecord record;
     record.set_job_id(kEvaluatedJob);
     record.mutable_spec()->mutable_data()->mutable_evaluate();
     record.mutable_spec()->mutable_evaluation()->set_every_steps(1);
     record.set_total_steps(kEvaluations);
-    record.add_shards()->set_directory_id("d");
+    record.add_shards()->set_directory_id(ps_.directory_id());
     return record;
   }
 

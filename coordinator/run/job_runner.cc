@@ -315,7 +315,7 @@ absl::Status JobRunner::RunToEnd() {
 // Where a server lost its directory before there was anything in it, the job gets other places.
 absl::StatusOr<Attached> JobRunner::AttachSomewhere() {
   for (;;) {
-    MILLRACE_RETURN_IF_ERROR(preparer_.Place());
+    MILLRACE_RETURN_IF_ERROR(preparer_.Place(attacher_.avoided()));
     if (shards_ == nullptr) MILLRACE_RETURN_IF_ERROR(Open());
     MILLRACE_ASSIGN_OR_RETURN(auto attached, attacher_.Attach(*shards_));
     if (attached) return *std::move(attached);

@@ -27,11 +27,7 @@ class OneShardFixture : public testing::Test {
  protected:
   OneShardFixture() {
     server_.Serve();
-    RegisterPs ps;
-    ps.set_name("ps-0");
-    ps.set_directory_id(server_.directory_id());
-    ps.set_address(server_.address());
-    EXPECT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
+    Join(server_);
     JobRecord record = PendingJob();
     record.set_generation(4);
     record.add_shards()->set_directory_id(server_.directory_id());
@@ -44,6 +40,14 @@ class OneShardFixture : public testing::Test {
     shards_ = std::make_unique<ShardGroup>(record, &registry_);
     EXPECT_EQ(shards_->Locate(), "");
     SetShard(4);
+  }
+
+  void Join(const FakePs& server) {
+    RegisterPs ps;
+    ps.set_name(server.name());
+    ps.set_directory_id(server.directory_id());
+    ps.set_address(server.address());
+    EXPECT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
   }
 
   // Makes it, or gives it this generation.

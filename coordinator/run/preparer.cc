@@ -105,10 +105,14 @@ absl::StatusOr<std::vector<PsMember>> Preparer::AwaitServers() {
   return servers;
 }
 
-absl::Status Preparer::Place() {
+absl::Status Preparer::Place(const AvoidedServers& avoided) {
   const JobRecord record = job_->record();
   if (record.shards_size() > 0) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PsMember> servers, AwaitServers());
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PsMember> servers, AwaitServers());
+  const auto is_avoided = [&avoided](const PsMember& server) {
+    return avoided.Contains(server.registration.directory_id());
+  };
+  if (!std::all_of(servers.begin(), servers.end(), is_avoided)) std::erase_if(servers, is_avoided);
   const Variables& variables = record.plan().variables();
   MILLRACE_RETURN_IF_ERROR(CheckDivision(record, variables));
   MILLRACE_ASSIGN_OR_RETURN(const uint64_t elements, CountElements(variables));

@@ -12,6 +12,7 @@
 #include "common/retry.h"
 #include "coordinator/job/job.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/run/avoided_servers.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
@@ -36,8 +37,8 @@ class Preparer {
   absl::Status Plan();
   // The tensors that the job begins with, unless it has them or needs none. REQUIRES: Plan.
   absl::Status WarmStart();
-  // The placements, unless the job has them.
-  absl::Status Place();
+  // The placements, unless the job has them; on none of those to avoid where there are others.
+  absl::Status Place(const AvoidedServers& avoided);
 
  private:
   static constexpr absl::Duration kFirstLossPause = absl::Seconds(10);

@@ -146,7 +146,8 @@ TEST_F(PreparerTest, JobOfTooManyShardsForAMessageIsRefusedAndNotPlaced) {
     record.mutable_spec()->mutable_placement()->set_shards(shards);
     job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
     reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
-    return Preparer(job_.get(), &environment_, &inbox_, reporter_.get()).Place();
+    return Preparer(job_.get(), &environment_, &inbox_, reporter_.get())
+        .Place(AvoidedServers(&clock_));
   };
   const absl::Status refused = place(1 << 16);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

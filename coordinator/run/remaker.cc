@@ -32,10 +32,6 @@ using ::google::protobuf::util::MessageDifferencer;
 
 // Files are not looked for more often than this.
 constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
-// A server that had no room for a shard is not asked again for this long, where there are others;
-// and one that did not get on with reading it, or could not be called.
-constexpr absl::Duration kFull = absl::Seconds(10);
-constexpr absl::Duration kHangs = absl::Hours(12);
 // Calls that fail as long after one another as this are not failures in a row: we stood still, or a
 // server has read for long between them.
 constexpr absl::Duration kNotInARow = absl::Seconds(30);
@@ -55,7 +51,7 @@ void Remaker::Begin() {
   missing_since_.clear();
   damaged_.clear();
   told_.clear();
-  avoided_.clear();
+  avoided_.Clear();
   hopeless_since_.reset();
   look_again_ = absl::InfinitePast();
   waits_for_files_ = false;
@@ -134,7 +130,8 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   losses.cause = job_->record().remake().cause();
   const bool hangs = absl::IsDeadlineExceeded(status);
   if (is_full || hangs) {
-    avoided_[placement.directory_id()] = environment_.clock->Now() + (is_full ? kFull : kHangs);
+    avoided_.Avoid(placement.directory_id(),
+                   is_full ? AvoidedServers::kFull : AvoidedServers::kHangs);
     if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
@@ -163,14 +160,16 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
   const uint32_t failed = shards.failed_shard();
   const std::string& directory = shards.placements()[failed].directory_id();
   if (now < look_again_) return false;
-  avoided_[directory] = now + kHangs;
+  avoided_.Avoid(directory, AvoidedServers::kHangs);
   if (Servers().empty()) {  // The others may be back by now.
-    avoided_.clear();
-    avoided_[directory] = now + kHangs;
+    avoided_.Clear();
+    avoided_.Avoid(directory, AvoidedServers::kHangs);
   }
   // It may be we who cannot call anybody.
   for (const RemakeServer& server : Servers()) {
-    if (!CanBeCalled(server.address, job_->id())) avoided_[server.directory_id] = now + kFull;
+    if (!CanBeCalled(server.address, server.directory_id, job_->id())) {
+      avoided_.Avoid(server.directory_id, AvoidedServers::kFull);
+    }
     MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   }
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
@@ -379,11 +378,9 @@ absl::StatusOr<bool> Remaker::IsRemoved(const ShardRestore& checkpoint) const {
 
 std::vector<RemakeServer> Remaker::Servers() const {
   std::vector<RemakeServer> servers;
-  const absl::Time now = environment_.clock->Now();
   for (const PsMember& member : environment_.registry->PsServers()) {
     const RegisterPs& ps = member.registration;
-    const auto avoided = avoided_.find(ps.directory_id());
-    if (avoided != avoided_.end() && now < avoided->second) continue;
+    if (avoided_.Contains(ps.directory_id())) continue;
     servers.push_back({ps.directory_id(), ps.name(), ps.address(),
                        environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
   }

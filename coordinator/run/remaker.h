@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "coordinator/checkpoint/checkpoint_finder.h"
 #include "coordinator/job/job.h"
+#include "coordinator/run/avoided_servers.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
@@ -31,7 +32,11 @@ class Remaker {
  public:
   // None is owned.
   Remaker(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
-      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter) {}
+      : job_(job),
+        environment_(*environment),
+        inbox_(inbox),
+        reporter_(reporter),
+        avoided_(environment->clock) {}
 
   // Attaching begins, and not because shards were placed again: nobody is missing yet, and no
   // checkpoint is known to be bad.
@@ -135,8 +140,7 @@ class Remaker {
   // step back.
   absl::optional<Trouble> unserved_;
   absl::optional<Trouble> stuck_;
-  // Servers without room, or that hang, by directory: until when they get no shards.
-  std::map<std::string, absl::Time> avoided_;
+  AvoidedServers avoided_;  // Without room, or that hang.
   // What shards are to be made of cannot be read, and nothing else is there, since then.
   absl::optional<absl::Time> hopeless_since_;
   absl::Time look_again_ = absl::InfinitePast();

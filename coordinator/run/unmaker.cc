@@ -1,7 +1,15 @@
 #include "coordinator/run/unmaker.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "coordinator/run/job_beginning.h"
+#include "coordinator/shards/can_be_called.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -10,12 +18,15 @@ namespace {
 // A new job that waits for a server keeps what it has made elsewhere for this long: a server that
 // is started again is back by then.
 constexpr absl::Duration kKeptMade = absl::Seconds(10);
+// Others are not looked for more often than this.
+constexpr absl::Duration kLookAgain = absl::Seconds(10);
 
 }  // namespace
 
 absl::StatusOr<bool> Unmaker::MakeWay(ShardGroup& shards, const absl::Status& status) {
   if (!absl::IsResourceExhausted(status)) return MakeWayInTime(shards);
   stuck_since_.reset();
+  held_up_since_.reset();
   if (environment_.memory_turn->Take(job_->id())) return false;
   MILLRACE_RETURN_IF_ERROR(Unmake(shards));
   return true;
@@ -25,6 +36,7 @@ absl::StatusOr<bool> Unmaker::MakeWayInTime(ShardGroup& shards) {
   environment_.memory_turn->GiveBack(job_->id());
   const absl::Time now = environment_.clock->Now();
   if (!stuck_since_) stuck_since_ = now;
+  if (!held_up_since_) held_up_since_ = now;
   if (now - *stuck_since_ < kKeptMade || unmade_without_ == shards.missing()) return false;
   MILLRACE_RETURN_IF_ERROR(Unmake(shards));
   return true;
@@ -41,6 +53,61 @@ absl::Status Unmaker::Unmake(ShardGroup& shards) {
   }
   // A call that was given up may arrive yet, and must not drop what is made next.
   return tries_.BeginGeneration(tries_.generation() + 1);
+}
+
+// Returns whom, for people.
+std::string Unmaker::AvoidWhoIsWaitedFor(const ShardGroup& shards) {
+  const auto& placements = shards.placements();
+  std::set<std::string> causes;
+  for (uint32_t shard = 0; shard < placements.size(); ++shard) {
+    if (shards.IsLocated(shard)) continue;
+    avoided_.Avoid(placements[shard].directory_id(), AvoidedServers::kHangs);
+    causes.insert(absl::StrCat(placements[shard].server(), " is gone"));
+  }
+  if (!causes.empty()) return absl::StrJoin(causes, ", ");
+  avoided_.Avoid(placements[shards.failed_shard()].directory_id(), AvoidedServers::kHangs);
+  return absl::StrCat(shards.NameOf(shards.failed_shard()), " is not served");
+}
+
+// It may be we who cannot call anybody.
+absl::StatusOr<bool> Unmaker::HasOthers() {
+  const std::vector<PsMember> members = environment_.registry->PsServers();
+  if (members.size() < static_cast<size_t>(std::max(environment_.min_ps, 1))) return false;
+  bool has_others = false;
+  for (const PsMember& member : members) {
+    const RegisterPs& ps = member.registration;
+    if (avoided_.Contains(ps.directory_id())) continue;
+    const bool can_be_called = CanBeCalled(ps.address(), ps.directory_id(), job_->id());
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (!can_be_called) avoided_.Avoid(ps.directory_id(), AvoidedServers::kFull);
+    has_others |= can_be_called;
+  }
+  return has_others;
+}
+
+absl::StatusOr<bool> Unmaker::BeginElsewhere(ShardGroup& shards) {
+  const absl::Time now = environment_.clock->Now();
+  const absl::Duration grace = environment_.restore_grace;
+  if (!held_up_since_ || now - *held_up_since_ < grace || now < look_again_) return false;
+  look_again_ = now + kLookAgain;
+  const std::string whom = AvoidWhoIsWaitedFor(shards);
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_others, HasOthers());
+  if (!has_others) {  // Those that were avoided before may be well by now.
+    avoided_.Clear();
+    return false;
+  }
+  const absl::Status dropped = shards.Unmake(tries_.generation(), /*all=*/true);
+  LOG_IF(WARNING, !dropped.ok()) << job_->id() << ": " << dropped;
+  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  std::vector<StrayShard> strays;
+  for (uint32_t shard = 0; shard < shards.placements().size(); ++shard) {
+    strays.push_back({job_->id(), shard, shards.placements()[shard].directory_id()});
+  }
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
+  if (environment_.drop_strays) environment_.drop_strays(strays);
+  job_->AppendNotice(absl::StrCat(whom, " for longer than ", absl::FormatDuration(grace),
+                                  "; the job begins on other servers"));
+  return true;
 }
 
 absl::StatusOr<bool> Unmaker::Displace(ShardGroup& shards, const RestoredFrom& from) {

@@ -11,6 +11,7 @@
 #include "absl/types/optional.h"
 #include "coordinator/job/job.h"
 #include "coordinator/run/attach_tries.h"
+#include "coordinator/run/avoided_servers.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
@@ -24,12 +25,19 @@ class Unmaker {
   // None is owned.
   Unmaker(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter,
           AttachTries* tries)
-      : job_(job), environment_(*environment), inbox_(inbox), reporter_(reporter), tries_(*tries) {}
+      : job_(job),
+        environment_(*environment),
+        inbox_(inbox),
+        reporter_(reporter),
+        tries_(*tries),
+        avoided_(environment->clock) {}
 
   // Of one Attach.
   void Begin() {
     stuck_since_.reset();
+    held_up_since_.reset();
     unmade_without_.reset();
+    look_again_ = absl::InfinitePast();
   }
 
   // All servers are there: what was given up is made once more.
@@ -43,6 +51,13 @@ class Unmaker {
   // for the memory that it has elsewhere.
   absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
 
+  // Call it after MakeWay or MakeWayInTime. Where a new job has waited for a server for longer than
+  // --restore_grace, other than for memory, and others are there, it forgets where the job was
+  // placed, and avoids that server; what was made of it is dropped, where that cannot be done now
+  // later. False: the job stays where it is. Blocks for a call to each of the others.
+  absl::StatusOr<bool> BeginElsewhere(ShardGroup& shards);
+  const AvoidedServers& avoided() const { return avoided_; }
+
   // Drops what servers have made of the job already, which nobody would look for later, and forgets
   // where it was placed; then it begins with `from`. False: that cannot be done now, and a lost
   // directory may be back before it can.
@@ -50,6 +65,8 @@ class Unmaker {
 
  private:
   absl::Status Unmake(ShardGroup& shards);
+  std::string AvoidWhoIsWaitedFor(const ShardGroup& shards);
+  absl::StatusOr<bool> HasOthers();
 
   Job* const job_;
   const RunnerEnvironment& environment_;
@@ -57,10 +74,14 @@ class Unmaker {
   Reporter* const reporter_;
   AttachTries& tries_;
 
+  AvoidedServers avoided_;
+
   // A new job waits for a server since then; nothing: it does not, or for memory.
-  absl::optional<absl::Time> stuck_since_;
+  absl::optional<absl::Time> held_up_since_;
+  absl::optional<absl::Time> stuck_since_;  // The same, or since it has tried to drop its shards.
   // The servers that were missing when what it had made was dropped, and nothing was made since.
   absl::optional<std::map<std::string, std::string>> unmade_without_;
+  absl::Time look_again_ = absl::InfinitePast();  // For others.
 };
 
 }  // namespace millrace::coordinator

@@ -5,8 +5,10 @@
 
 namespace millrace::coordinator {
 
-// Whether a ps server answers at that address, whatever it has of the job. Blocks for 5 s at most.
-bool CanBeCalled(const std::string& address, const std::string& job_id);
+// Whether the ps server with that data directory answers at that address, whatever it has of the
+// job. Blocks for 5 s at most.
+bool CanBeCalled(const std::string& address, const std::string& directory_id,
+                 const std::string& job_id);
 
 }  // namespace millrace::coordinator
 

@@ -217,6 +217,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Bring(uint64_t generation, bool
           [&](uint32_t shard, CreateShardRequest& request) {
             *request.mutable_spec() = making_.SpecOf(shard, placements()[shard]);
             request.set_generation(generation);
+            request.set_directory_id(placements()[shard].directory_id());
           },
           is_to_be_made, on_wait)));
   for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
@@ -253,24 +254,26 @@ void ShardGroup::MarkMade() {
   }
 }
 
+std::function<void(uint32_t, GetShardRequest&)> ShardGroup::GetRequests() const {
+  return [this](uint32_t shard, GetShardRequest& request) {
+    Address(job_id_, shard, request);
+    request.set_directory_id(placements()[shard].directory_id());
+  };
+}
+
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Get() {
-  return CallAll(
-      "GetShard", &AdminCalls::GetShard, kShortCall,
-      [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
+  return CallAll("GetShard", &AdminCalls::GetShard, kShortCall, GetRequests());
 }
 
 absl::Status ShardGroup::Look(uint32_t shard) {
-  return CallAll(
-             "GetShard", &AdminCalls::GetShard, kShortCall,
-             [&](uint32_t of, GetShardRequest& request) { Address(job_id_, of, request); },
-             [shard](uint32_t each) { return each == shard; })
+  return CallAll("GetShard", &AdminCalls::GetShard, kShortCall, GetRequests(),
+                 [shard](uint32_t each) { return each == shard; })
       .status();
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
-  const auto round = Start<GetShardRequest, ShardStatus>(
-      ThoseThere(), &AdminCalls::GetShard, kShortCall,
-      [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); });
+  const auto round = Start<GetShardRequest, ShardStatus>(ThoseThere(), &AdminCalls::GetShard,
+                                                         kShortCall, GetRequests());
   round->Await();
   Statuses statuses;
   const std::vector<absl::Status> errors = ErrorsOf("GetShard", *round);
@@ -375,10 +378,8 @@ void ShardGroup::StartPoll(const absl::optional<PlanCutsRequest>& plan,
         All, &AdminCalls::PlanCuts, kShortCall, CopiesOf(job_id_, *plan), std::move(on_end));
     *poll_ = {"PlanCuts", round, &round->responses};
   } else {
-    const auto round = Start<GetShardRequest, ShardStatus>(
-        All, &AdminCalls::GetShard, kShortCall,
-        [&](uint32_t shard, GetShardRequest& request) { Address(job_id_, shard, request); },
-        std::move(on_end));
+    const auto round = Start<GetShardRequest, ShardStatus>(All, &AdminCalls::GetShard, kShortCall,
+                                                           GetRequests(), std::move(on_end));
     *poll_ = {"GetShard", round, &round->responses};
   }
 }

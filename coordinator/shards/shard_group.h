@@ -152,6 +152,7 @@ class ShardGroup final : public CheckpointShards {
   absl::Status CallThoseThere(const char* what, Method<Request, Response> method,
                               absl::Duration timeout, const Make& make);
   static bool All(uint32_t /*shard*/) { return true; }
+  std::function<void(uint32_t shard, GetShardRequest& request)> GetRequests() const;
   // Those whose servers are there, and have not dropped them.
   Wanted ThoseThere() const;
   void CancelMoved(CallRound& round) const;

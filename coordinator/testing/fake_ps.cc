@@ -42,7 +42,7 @@ void FakePs::Join(const std::string& coordinator) {
   ps.set_name(name_);
   ps.set_directory_id(directory_id_);
   ps.set_incarnation(incarnation_);
-  ps.set_address(address());
+  ps.set_address(advertise_.empty() ? address() : advertise_);
   {
     MutexLock lock(&mutex_);
     for (const auto& [key, shard] : shards_) *ps.add_shards() = StatusOf(key, shard);

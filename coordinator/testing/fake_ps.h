@@ -52,7 +52,10 @@ class FakePs final : public ParameterServerAdmin::Service {
   // neither serves.
   void MoveDiskTo(FakePs& other);
 
+  const std::string& name() const { return name_; }
   std::string address() const;
+  // What it tells the coordinator instead of its address when it joins.
+  void set_advertise(const std::string& address) { advertise_ = address; }
   const std::string& directory_id() const { return directory_id_; }
 
   // Tells the coordinator that it is about to stop; and waits until it may.
@@ -200,6 +203,9 @@ class FakePs final : public ParameterServerAdmin::Service {
   template <typename Request>
   grpc::Status FindVersion(const Request& request, Shard** found)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // UNAVAILABLE: the request is for another server.
+  template <typename Request>
+  grpc::Status CheckDirectory(const Request& request) const;
   // NOT_FOUND.
   template <typename Request>
   grpc::Status Find(const Request& request, Shard** found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -227,6 +233,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   uint64_t incarnation_ = 0;
   int disks_ = 0;
   std::string directory_id_;
+  std::string advertise_;
   std::function<grpc::Status(const std::string& job_id)> on_create_;
   std::function<absl::Status(const ShardSpec& spec)> on_restore_;
   std::function<grpc::Status()> on_drop_;

@@ -49,9 +49,17 @@ grpc::Status FakePs::FindOpen(const Request& request, Shard** found) {
   return {grpc::StatusCode::FAILED_PRECONDITION, "closed"};
 }
 
+template <typename Request>
+grpc::Status FakePs::CheckDirectory(const Request& request) const {
+  const std::string& wanted = request.directory_id();
+  if (wanted.empty() || wanted == directory_id_) return grpc::Status::OK;
+  return {grpc::StatusCode::UNAVAILABLE, "directory_id: of another server"};
+}
+
 grpc::Status FakePs::CreateShard(grpc::ServerContext*, const CreateShardRequest* request,
                                  ShardStatus* response) {
   const std::string& job_id = request->spec().job_id();
+  if (const grpc::Status status = CheckDirectory(*request); !status.ok()) return status;
   if (const grpc::Status status = on_create_ ? on_create_(job_id) : grpc::Status::OK;
       !status.ok()) {
     return status;
@@ -115,6 +123,7 @@ absl::Status FakePs::Restore(Shard& shard) {
 
 grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* request,
                               ShardStatus* response) {
+  if (const grpc::Status status = CheckDirectory(*request); !status.ok()) return status;
   if (const grpc::Status status = on_get_ ? on_get_() : grpc::Status::OK; !status.ok()) {
     return status;
   }

@@ -11,6 +11,7 @@
 #include "common/grpc_status.h"
 #include "common/net/channel.h"
 #include "common/net/checked_request.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "ps/dense/shard_plan.h"
 
@@ -48,6 +49,17 @@ absl::Status CheckCutId(const std::string& cut_id) {
 absl::Status CheckEpoch(uint64_t epoch) {
   if (epoch < kEpochs) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("epoch: ", epoch, "; must be below ", kEpochs));
+}
+
+// Whether a call that is for the server of one data directory has come to it.
+template <typename Request>
+absl::Status CheckDirectory(const ShardStore& store, const Request& request) {
+  const std::string& wanted = request.directory_id();
+  const std::string& own = store.directory().id();
+  if (wanted.empty() || wanted == own) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("directory_id: ", PrintableName(wanted),
+                                             "; the server at this address has ", own,
+                                             ": do two ps servers have one --advertise?"));
 }
 
 // The shard that a request is for.
@@ -90,7 +102,8 @@ Admin::Admin(ShardStore* store) : store_(store) {
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
                                 ShardStatus* response) {
-  const absl::Status valid = CheckGeneration(request->generation());
+  absl::Status valid = CheckGeneration(request->generation());
+  if (valid.ok()) valid = CheckDirectory(*store_, *request);
   if (!valid.ok()) return ToGrpcStatus(valid);
   return Reply(store_->Create(request->spec(), request->generation(), TimeLeft(*context)),
                response);
@@ -98,6 +111,8 @@ grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardR
 
 grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardRequest* request,
                              ShardStatus* response) {
+  const absl::Status valid = CheckDirectory(*store_, *request);
+  if (!valid.ok()) return ToGrpcStatus(valid);
   const auto shard = store_->shards().Find(request->job_id(), request->shard());
   if (!shard.ok()) return ToGrpcStatus(shard.status());
   *response = (*shard)->Status();

@@ -1,0 +1,40 @@
+// Ps servers that a job is not placed on for a while.
+#ifndef MILLRACE_COORDINATOR_RUN_AVOIDED_SERVERS_H_
+#define MILLRACE_COORDINATOR_RUN_AVOIDED_SERVERS_H_
+
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace millrace::coordinator {
+
+// By their directories. Used by the runner's thread.
+class AvoidedServers {
+ public:
+  // One without room for a shard is not asked again for this long, where there are others; and one
+  // that did not get on with it, or could not be called.
+  static constexpr absl::Duration kFull = absl::Seconds(10);
+  static constexpr absl::Duration kHangs = absl::Hours(12);
+
+  // Not owned.
+  explicit AvoidedServers(Clock* clock) : clock_(clock) {}
+
+  void Avoid(const std::string& directory_id, absl::Duration period) {
+    until_[directory_id] = clock_->Now() + period;
+  }
+  bool Contains(const std::string& directory_id) const {
+    const auto until = until_.find(directory_id);
+    return until != until_.end() && clock_->Now() < until->second;
+  }
+  void Clear() { until_.clear(); }
+
+ private:
+  Clock* const clock_;
+  std::map<std::string, absl::Time> until_;
+};
+
+}  // namespace millrace::coordinator
+
+#endif  // MILLRACE_COORDINATOR_RUN_AVOIDED_SERVERS_H_
