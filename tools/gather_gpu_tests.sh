@@ -24,6 +24,7 @@ tests=(
   //worker/device/cuda:cuda_model_test
   //worker/device/cuda:replicas_test
   //worker/device/cuda:shared_library_test
+  //worker/device/cuda:staged_batches_test
   //worker/device/cuda:two_gpus_model_test
   //testing/gpu:example_losses_test
   //testing/gpu:gpu_training_test

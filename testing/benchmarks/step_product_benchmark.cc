@@ -24,9 +24,10 @@ struct NamedPrecision {
   const char* name;
 };
 
-constexpr NamedPrecision kPrecisions[] = {{cuda::Precision::kFloat32, "float32"},
+// Those of tensor cores first: they are what there is to gain.
+constexpr NamedPrecision kPrecisions[] = {{cuda::Precision::kBfloat16, "bfloat16"},
                                           {cuda::Precision::kTf32, "tf32"},
-                                          {cuda::Precision::kBfloat16, "bfloat16"}};
+                                          {cuda::Precision::kFloat32, "float32"}};
 
 ordered_json LineOf(const MeasuredProduct& product, const char* precision) {
   return {{"what", "step_product"},

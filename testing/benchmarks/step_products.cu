@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <utility>
 
 #include "testing/benchmarks/random_matrix.h"
@@ -110,10 +111,16 @@ class StepProduct {
 
   void Measure(int rounds, MeasuredProduct* measured) {
     measured->epilogue = plan_.epilogue.bias ? (plan_.epilogue.relu ? "bias, relu" : "bias") : "";
-    measured->algorithms = static_cast<int>(algorithms_.size());
     for (size_t i = 0; i < algorithms_.size(); ++i) {
       plan_.algorithm = algorithms_[i].algorithm;
-      const double seconds = MedianSeconds(rounds);
+      double seconds = 0;
+      try {
+        seconds = MedianSeconds(rounds);
+      } catch (const std::exception&) {
+        if (i == 0) throw;
+        continue;  // It is suggested, and then refused.
+      }
+      ++measured->algorithms;
       if (i == 0) {
         measured->first = cuda::AlgorithmText(plan_.algorithm);
         measured->first_seconds = seconds;

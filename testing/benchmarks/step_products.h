@@ -22,7 +22,7 @@ struct MeasuredProduct {
   bool narrow_result = false;  // In bfloat16.
   std::string epilogue;        // What cuBLASLt does to the result: "", "bias" or "bias, relu".
   std::string first, fastest;  // Algorithms; the same where none is faster.
-  int algorithms = 0;          // How many were tried.
+  int algorithms = 0;          // How many were measured.
   double first_seconds = 0;
   double fastest_seconds = 0;
 

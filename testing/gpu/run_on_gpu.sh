@@ -141,8 +141,9 @@ run_tests() {
   parts kernels_test 240 $((shards / 2 + 1)) "${ours[@]}" "$here/kernels_test"
   parts image_kernels_test 400 "$shards" "${ours[@]}" "$here/image_kernels_test"
   parts cuda_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/cuda_model_test"
+  parts staged_batches_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/staged_batches_test"
   if ((gpus > 1)); then
-    part replicas_test 120 "${ours[@]}" "$here/replicas_test"
+    parts replicas_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/replicas_test"
     parts two_gpus_model_test 300 $((shards / 2 + 1)) "${ours[@]}" "$here/two_gpus_model_test"
   fi
   parts example_losses_test 400 "$shards" "${ours[@]}" "$here/example_losses_test"
@@ -173,7 +174,7 @@ run_benchmarks() {
   [[ -z $emulated ]] || small=(--images=1 --rounds=1 --times=1 --first_alone)
   part convolutions 240 "${ours[@]}" "$here/convolution_benchmark" "${small[@]}"
   [[ -n $emulated ]] || part products 240 "${ours[@]}" "$here/product_benchmark"
-  [[ -n $emulated ]] || part step_products 120 "${ours[@]}" "$here/step_product_benchmark"
+  [[ -n $emulated ]] || part step_products 240 "${ours[@]}" "$here/step_product_benchmark"
   [[ -n $emulated ]] || part cudnn_convolutions 400 "${ours[@]}" "$here/cudnn_benchmark"
   for precision in FLOAT32 BFLOAT16; do  # The one computes longer than it copies, the other less.
     [[ -n $emulated ]] || part "hidden_$precision" 360 "${ours[@]}" python3 "$here/gpu_overlap.py" \

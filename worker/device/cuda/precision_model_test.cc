@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
+#include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 
 namespace millrace::worker {
@@ -160,17 +161,21 @@ TEST(NarrowModelTest, NarrowValuesChangeTheGradientsOfBiasesAlone) {
   const ModelPlan plan = PlanOrDie(Chain(""), {2, 4}, 3);
   const GivenByStep given = GivenByChain("");
   const GivenByStep expected = GivenByChain("layers { rescaling { scale: 1 } } ");
-  EXPECT_EQ(given.loss_sum, expected.loss_sum);
+  // On a real one the two models' products may be two of cuBLASLt's kernels, with sums in two
+  // orders, so that here and there a value is rounded the other way.
+  const bool has_one_order = !OnRealGpu();
+  EXPECT_NEAR(given.loss_sum, expected.loss_sum, has_one_order ? 0 : 0x1p-8 * expected.loss_sum);
   size_t biases_that_differ = 0;
   for (size_t i = 0; i < given.gradients.size(); ++i) {
     SCOPED_TRACE(plan.variables[i].name());
     const std::vector<float>& gradient = given.gradients[i];
     const std::vector<float>& other = expected.gradients[i];
-    if (plan.variables[i].shape_size() > 1) {
+    const bool is_bias = plan.variables[i].shape_size() == 1;
+    if (!is_bias && has_one_order) {
       EXPECT_EQ(gradient, other);
       continue;
     }
-    biases_that_differ += gradient != other ? 1 : 0;
+    biases_that_differ += is_bias && gradient != other ? 1 : 0;
     ASSERT_EQ(gradient.size(), other.size());
     // Each of the terms is rounded by at most 2^-9 of its size.
     for (size_t k = 0; k < gradient.size(); ++k) {

@@ -36,11 +36,14 @@ inline constexpr char kPlain[] = R"pb(
 )pb";
 inline const Shape kPicture = {5, 4, 2};
 inline constexpr size_t kLargest = 7;
-inline constexpr int kLeastGpus = 2;  // With fewer a real machine has the emulated ones tested.
+inline constexpr int kLeastGpus = 2;
 
 class ReplicasTest : public ::testing::Test {
  protected:
-  ReplicasTest() { StartAnew(/*order=*/0); }
+  // A real machine with fewer than `least_gpus` has the emulated ones tested.
+  explicit ReplicasTest(int least_gpus = kLeastGpus) : library_(TestLibrary(least_gpus)) {
+    StartAnew(/*order=*/0);
+  }
   ~ReplicasTest() override { cuda_emulation::Reset(); }
 
   static void StartAnew(uint64_t order) {
@@ -114,7 +117,7 @@ class ReplicasTest : public ::testing::Test {
     EXPECT_EQ(by_several.accuracy_sum, by_one.accuracy_sum);
   }
 
-  cuda::Library* const library_ = TestLibrary(kLeastGpus);
+  cuda::Library* const library_;
   const ModelPlan plan_ = PlanOrDie(kPlain, kPicture, 4);
   CudaDeviceOptions options_;  // But for `gpus`.
   std::vector<absl::Status> lost_;

@@ -25,6 +25,8 @@ using ::testing::SizeIs;
 
 class StagedBatchesTest : public ReplicasTest {
  protected:
+  StagedBatchesTest() : ReplicasTest(/*least_gpus=*/1) {}
+
   GivenByStep TrainOn(const Batch& batch, uint64_t seed, Model* model) const {
     return GivenBy(batch, seed, plan_, model);
   }
@@ -71,6 +73,12 @@ class StagedBatchesTest : public ReplicasTest {
     counts.insert(counts.begin(), 1);
     return counts;
   }
+
+  // Two, where there are two.
+  int Several() const { return std::min(library_->GpuCount(), 2); }
+  std::vector<int> OneAndSeveral() const {
+    return Several() == 1 ? std::vector<int>{1} : std::vector<int>{1, 2};
+  }
 };
 
 TEST_F(StagedBatchesTest, StepsGiveTheBitsOfStepsWithoutStaging) {
@@ -93,8 +101,8 @@ TEST_F(StagedBatchesTest, StepsGiveTheBitsOfStepsWithoutStaging) {
 
 TEST_F(StagedBatchesTest, ABatchMayBeStagedWhileThreadsBringValues) {
   const Batch batch = RandomPictures(7);
-  const GivenByStep expected = Expected(batch, 2);
-  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  const GivenByStep expected = Expected(batch, Several());
+  const std::unique_ptr<Model> model = Compile(plan_, Several());
   const auto values = ValuesOf(0, model.get());
   std::thread brings([&] {
     for (size_t v = 0; v < values.size(); ++v) model->Arrived(v, 0, values[v].size());
@@ -106,7 +114,7 @@ TEST_F(StagedBatchesTest, ABatchMayBeStagedWhileThreadsBringValues) {
 
 // Each time something else comes first, and then another batch stands where the staged one stood.
 TEST_F(StagedBatchesTest, WhatIsStagedAndNotTrainedOnIsDropped) {
-  for (const int gpus : {1, 2}) {
+  for (const int gpus : OneAndSeveral()) {
     for (const uint64_t order : {0, 1, 2}) {
       SCOPED_TRACE(::testing::Message() << gpus << " GPUs, order " << order);
       cuda_emulation::SetOrder(order);
@@ -135,7 +143,7 @@ TEST_F(StagedBatchesTest, WhatIsStagedAndNotTrainedOnIsDropped) {
 TEST_F(StagedBatchesTest, AnEvaluationTakesItsOwnBatch) {
   const Batch batch = RandomPictures(7);
   const Batch evaluated = RandomPictures(6);
-  for (const int gpus : {1, 2}) {
+  for (const int gpus : OneAndSeveral()) {
     const std::unique_ptr<Model> model = Compile(plan_, gpus);
     EvaluationSums expected;
     ASSERT_TRUE(model->Evaluate(batch, &expected).ok());
@@ -149,8 +157,8 @@ TEST_F(StagedBatchesTest, AnEvaluationTakesItsOwnBatch) {
 }
 
 TEST_F(StagedBatchesTest, AStagedBatchIsCopiedOnceAndTakesNoMemory) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
-  for (const int gpus : {1, 2}) {
+  MILLRACE_NEEDS_EMULATION();
+  for (const int gpus : OneAndSeveral()) {
     const std::unique_ptr<Model> model = Compile(plan_, gpus);
     const Batch batch = RandomPictures(7);
     const auto copies_of_a_step = [&](bool stages) {
@@ -203,8 +211,8 @@ TEST_F(StagedBatchesTest, AModelThatDoesNotPullAheadTakesNoneWhileAStepComputes)
 
 // And then moved within each GPU.
 TEST_F(StagedBatchesTest, ABatchThatIsStagedWhileAStepComputesIsCopiedOnceAndTakesNoMemory) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
-  for (const int gpus : {1, 2}) {
+  MILLRACE_NEEDS_EMULATION();
+  for (const int gpus : OneAndSeveral()) {
     const std::unique_ptr<Model> model = Compile(PullingAhead(plan_), gpus);
     const Batch batch = RandomPictures(7);
     const auto copies_of_two_steps = [&](bool stages) {
@@ -227,8 +235,8 @@ TEST_F(StagedBatchesTest, ABatchThatIsStagedWhileAStepComputesIsCopiedOnceAndTak
 // The model takes what the batch was: whoever changes it says so.
 TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
   Batch batch = RandomPictures(7);
-  const auto expected = Expected(batch, 2).gradients;
-  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  const auto expected = Expected(batch, Several()).gradients;
+  const std::unique_ptr<Model> model = Compile(plan_, Several());
   model->Stage(&batch);
   std::fill(batch.features[0].floats.begin(), batch.features[0].floats.end(), 0);
   EXPECT_EQ(TrainOn(batch, 3, model.get()).gradients, expected);
@@ -236,7 +244,7 @@ TEST_F(StagedBatchesTest, TheStepTakesWhatWasCopiedWhenTheBatchWasStaged) {
 
 // The kernel that follows when the loss is known never ends here.
 TEST_F(StagedBatchesTest, ValuesAndBatchOfTheNextStepComeWhileTheBackwardPassComputes) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  MILLRACE_NEEDS_EMULATION();
   options_.timeout = absl::Seconds(1);
   const ModelPlan plan = PullingAhead(plan_);
   const Batch batch = RandomPictures(7);
@@ -293,12 +301,12 @@ class StagedRaggedIdsTest : public StagedBatchesTest {
 // Memory for them is not to be had when they are staged, and is when the step begins.
 TEST_F(StagedRaggedIdsTest, MayBecomeMore) {
   for (const ModelPlan& plan : plans_) {
-    for (const int gpus : {1, 2}) {
+    for (const int gpus : OneAndSeveral()) {
       const std::unique_ptr<Model> model = Compile(plan, gpus);
       for (const size_t ids : {8, 400, 600, 9}) {
         const Batch batch = BatchOf(ids);
         const GivenByStep expected = Expected(batch, gpus);
-        if (ids == 600) cuda_emulation::FailAllocation(1);
+        if (ids == 600) cuda_emulation::FailAllocation(1);  // Of the emulated one.
         model->Stage(&batch);
         EXPECT_EQ(GivenBy(batch, 0, ragged_plan_, model.get()), expected)
             << ids << " ids on " << gpus << " GPUs";
@@ -328,7 +336,7 @@ TEST_F(StagedRaggedIdsTest, MayBecomeMoreAfterABatchThatIsDropped) {
 
 // Their places are the running step's.
 TEST_F(StagedRaggedIdsTest, AreNotTakenWhileAStepComputes) {
-  for (const int gpus : {1, 2}) {
+  for (const int gpus : OneAndSeveral()) {
     const std::unique_ptr<Model> model = Compile(PullingAhead(ragged_plan_), gpus);
     for (const size_t ids : {8, 400, 9}) {
       const Batch batch = BatchOf(ids);
@@ -382,7 +390,7 @@ TEST_F(StagedBatchesTest, IdsOfTheNextBatchComeWhileAStepComputes) {
 }
 
 TEST_F(StagedBatchesTest, ABatchThatTheModelDoesNotTakeIsTheStepsError) {
-  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  const std::unique_ptr<Model> model = Compile(plan_, Several());
   Batch batch = RandomPictures(7);
   batch.labels[0].ids[3] = 4;
   model->Stage(&batch);
@@ -391,8 +399,8 @@ TEST_F(StagedBatchesTest, ABatchThatTheModelDoesNotTakeIsTheStepsError) {
 }
 
 TEST_F(StagedBatchesTest, ALossThatIsFoundThenIsToldAndTheStepsError) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
-  for (const int gpus : {1, 2}) {
+  MILLRACE_NEEDS_EMULATION();
+  for (const int gpus : OneAndSeveral()) {
     StartAnew(/*order=*/0);
     lost_.clear();
     const std::unique_ptr<Model> model = Compile(plan_, gpus);
@@ -408,11 +416,11 @@ TEST_F(StagedBatchesTest, ALossThatIsFoundThenIsToldAndTheStepsError) {
 }
 
 TEST_F(StagedBatchesTest, AStagedStepThatDoesNotEndLosesTheDeviceAndNothingIsStagedAfterIt) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  MILLRACE_NEEDS_EMULATION();
   options_.timeout = absl::Seconds(1);
   options_.shared = std::make_shared<SharedGpus>();
   const Batch batch = RandomPictures(7);
-  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  const std::unique_ptr<Model> model = Compile(plan_, Several());
   model->Stage(&batch);
   cuda_emulation::HangKernel(3);
   KeptGradients gradients(plan_);
@@ -425,12 +433,12 @@ TEST_F(StagedBatchesTest, AStagedStepThatDoesNotEndLosesTheDeviceAndNothingIsSta
 }
 
 TEST_F(StagedBatchesTest, AModelMayEndWithABatchThatIsStaged) {
-  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  MILLRACE_NEEDS_EMULATION();
   const cuda_emulation::Usage before = cuda_emulation::InUse();
   for (const uint64_t order : {0, 1, 2}) {
     cuda_emulation::SetOrder(order);
     const Batch batch = RandomPictures(7);
-    Compile(plan_, 2)->Stage(&batch);
+    Compile(plan_, Several())->Stage(&batch);
   }
   EXPECT_EQ(cuda_emulation::InUse(), before);
 }
