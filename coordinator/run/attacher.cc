@@ -150,7 +150,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     unmaker_.NobodyIsMissing();
     if (shards.HasToDropFirst()) {
       bool remade = false;
-      MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards, &remade));
+      MILLRACE_ASSIGN_OR_RETURN(const bool dropped, DropFirst(shards, is_new, &remade));
       if (remade) return absl::nullopt;
       if (!dropped) continue;
     }
@@ -203,7 +203,8 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     return *std::move(statuses);
   }
   const absl::Status& status = statuses.status();
-  const bool makes = is_new || IsToBeMade(shards.placements()[shards.failed_shard()]);
+  const bool is_to_be_made = IsToBeMade(shards.placements()[shards.failed_shard()]);
+  const bool makes = is_new || is_to_be_made;
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status);
   // What it reads hangs there, and perhaps not elsewhere.
   const bool hangs = !is_new && makes && absl::IsDeadlineExceeded(status);
@@ -211,7 +212,10 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   const bool is_unserved =
       !is_new && action == ReachAction::kRetry && remaker_.IsUnserved(shards, status);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  if (!is_new && (action == ReachAction::kGiveUp || (makes && is_full) || is_unserved)) {
+  // Of a new job that was placed elsewhere: a call from then came late.
+  const bool is_leftover = is_to_be_made && absl::IsAlreadyExists(status);
+  const bool may_be_replaced = action == ReachAction::kGiveUp || (makes && is_full) || is_unserved;
+  if (is_leftover || (!is_new && may_be_replaced)) {
     MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, status));
     // What goes on for long does not keep the journal and the servers busy.
     if (*remade && makes) MILLRACE_RETURN_IF_ERROR(tries_.Pause(shards, status));
@@ -268,7 +272,7 @@ absl::Status Attacher::CheckNotEnded(const ShardGroup& shards, const Statuses& s
 
 // What is to be made again goes first. False: that cannot be done now; `remade`: shards have other
 // places now.
-absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool* remade) {
+absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool is_new, bool* remade) {
   const absl::Status dropped = shards.DropFirst(generation());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (dropped.ok()) {
@@ -288,7 +292,10 @@ absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool* remade) {
     case ReachAction::kGiveUp:
       return dropped;
     default:
-      if (remaker_.IsUnserved(shards, dropped)) {
+      if (is_new) {
+        MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
+        MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.BeginElsewhere(shards));
+      } else if (remaker_.IsUnserved(shards, dropped)) {
         MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, dropped));
       }
       MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());

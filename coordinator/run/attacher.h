@@ -83,7 +83,7 @@ class Attacher {
   absl::StatusOr<absl::optional<Statuses>> StepBackIfApart(ShardGroup& shards, Statuses statuses,
                                                            Attached& attached);
   absl::StatusOr<bool> MayGoBack(ShardGroup& shards, const AttachDecision& decision);
-  absl::StatusOr<bool> DropFirst(ShardGroup& shards, bool* remade);
+  absl::StatusOr<bool> DropFirst(ShardGroup& shards, bool is_new, bool* remade);
   absl::StatusOr<absl::optional<Statuses>> BringAll(ShardGroup& shards, bool is_new, bool* remade);
   // FAILED_PRECONDITION: the job has ended, and the journal has lost that. `statuses`: of the
   // shards that are there.

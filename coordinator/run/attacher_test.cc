@@ -164,6 +164,12 @@ class AttacherTest : public testing::Test {
     EXPECT_EQ(reporter_->WaitForJournal(absl::UnavailableError(error)), absl::OkStatus());
   }
 
+  void SetJob(const JobRecord& record) {
+    reporter_.reset();
+    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
+    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+  }
+
   PassingClock clock_;
   MemberRegistry registry_{absl::Hours(1), &clock_};
   RunnerEnvironment environment_;
@@ -172,12 +178,6 @@ class AttacherTest : public testing::Test {
   std::unique_ptr<Job> job_;
 
  private:
-  void SetJob(const JobRecord& record) {
-    reporter_.reset();
-    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
-    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
-  }
-
   RunnerInbox inbox_{&clock_};
   JobSpec spec_;
   std::unique_ptr<Reporter> reporter_;
@@ -233,6 +233,48 @@ TEST_F(AttacherTest, NewJobThatAServerRefusesDoesNotKeepMemoryOfOthersForLong) {
   EXPECT_FALSE(Attach(absl::Minutes(1)));
   EXPECT_TRUE(environment_.memory_turn->Take("another"));
   EXPECT_THAT(servers_[0]->Shards(kNewJob), IsEmpty());
+}
+
+class PlacedElsewhereTest : public AttacherTest {
+ protected:
+  void SetUp() override {
+    AttacherTest::SetUp();
+    JobRecord record = job_->record();
+    record.set_was_placed_elsewhere(true);
+    for (ShardPlacement& shard : *record.mutable_shards()) {
+      shard.set_making(ShardPlacement::TO_BE_DROPPED);
+    }
+    SetJob(record);
+    for (int i = 0; i < kServers; ++i) Join(i);
+  }
+
+  // Of the placement before: another shard than what is to be made.
+  void MakeLeftover() {
+    CreateShardRequest request;
+    request.mutable_spec()->set_job_id(kNewJob);
+    request.mutable_spec()->set_shard(1);
+    request.mutable_spec()->set_replicas(7);
+    request.set_generation(1);
+    ShardStatus status;
+    EXPECT_TRUE(servers_[1]->CreateShard(nullptr, &request, &status).ok());
+  }
+};
+
+TEST_F(PlacedElsewhereTest, WhatIsLeftOfThePlacementBeforeGoesFirst) {
+  MakeLeftover();
+  EXPECT_EQ(AttachSomewhere(nullptr), absl::OkStatus());
+  EXPECT_EQ(servers_[1]->SpecOf(kNewJob, 1)->replicas(), 0u);
+}
+
+TEST_F(PlacedElsewhereTest, WhatIsMadeOfThePlacementBeforeAfterAllIsDroppedAgain) {
+  std::atomic<int> calls{0};
+  servers_[1]->set_on_create([&](const std::string& /*job_id*/) {
+    if (++calls == 1) MakeLeftover();
+    return grpc::Status::OK;
+  });
+  const absl::Time begin = clock_.Now();
+  EXPECT_EQ(AttachSomewhere([&] { EndAfter(begin, absl::Minutes(1)); }), absl::OkStatus());
+  EXPECT_EQ(servers_[1]->SpecOf(kNewJob, 1)->replicas(), 0u);
 }
 
 // It did not make way for others where another server had another trouble.

@@ -138,6 +138,7 @@ absl::Status Preparer::Place(const AvoidedServers& avoided) {
     placement.set_address(server.address());
     placement.mutable_slices()->Assign(shards[shard].begin(), shards[shard].end());
     if (from.has_checkpoint()) *placement.mutable_restore() = from.checkpoint();
+    if (record.was_placed_elsewhere()) placement.set_making(ShardPlacement::TO_BE_DROPPED);
   }
   MILLRACE_RETURN_IF_ERROR(CheckRoute(record, record.plan(), placements));
   MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) {

@@ -22,6 +22,7 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class PreparerTest : public testing::Test {
@@ -157,6 +158,56 @@ TEST_F(PreparerTest, JobOfTooManyShardsForAMessageIsRefusedAndNotPlaced) {
   EXPECT_EQ(job_->record().shards_size(), 0);
   EXPECT_EQ(place(1 << 15), absl::OkStatus());
   EXPECT_EQ(job_->record().shards_size(), 1 << 15);
+}
+
+class PlaceTest : public PreparerTest {
+ protected:
+  PlaceTest() {
+    for (const char* name : {"a", "b"}) {
+      RegisterPs ps;
+      ps.set_name(name);
+      ps.set_directory_id(name);
+      ps.set_address(absl::StrCat("host-", name, ":70"));
+      EXPECT_TRUE(registry_.AddPs(ps, std::make_shared<SilentLink>()).ok());
+    }
+    environment_.elements_on = [](const std::string&) { return uint64_t{0}; };
+    JobRecord record = job_->record();
+    *record.mutable_plan() = SomePlan().plan();
+    record.set_was_placed_elsewhere(true);
+    job_ = std::make_unique<Job>(record, /*last_event=*/0, journal_.get(), &clock_);
+    reporter_ = std::make_unique<Reporter>(job_.get(), &environment_, &inbox_);
+  }
+
+  // Returns where.
+  std::vector<std::string> Place() {
+    Preparer preparer(job_.get(), &environment_, &inbox_, reporter_.get());
+    EXPECT_EQ(preparer.Place(avoided_), absl::OkStatus());
+    const JobRecord placed = job_->record();
+    std::vector<std::string> directories;
+    for (const ShardPlacement& shard : placed.shards()) {
+      EXPECT_EQ(shard.making(), ShardPlacement::TO_BE_DROPPED) << "as it may be there already";
+      directories.push_back(shard.directory_id());
+    }
+    return directories;
+  }
+
+  AvoidedServers avoided_{&clock_};
+};
+
+TEST_F(PlaceTest, ServersThatHeldUpTheJobAreAvoidedForAWhile) {
+  avoided_.Avoid("a", absl::Seconds(10));
+  EXPECT_THAT(Place(), ElementsAre("b"));
+}
+
+TEST_F(PlaceTest, TheyAreTakenAgainWhenTheWhileIsOver) {
+  avoided_.Avoid("a", absl::Seconds(10));
+  clock_.Advance(absl::Seconds(10));
+  EXPECT_THAT(Place(), ElementsAre("a", "b"));
+}
+
+TEST_F(PlaceTest, AllAreTakenWhereAllAreToBeAvoided) {
+  for (const char* name : {"a", "b"}) avoided_.Avoid(name, absl::Seconds(10));
+  EXPECT_THAT(Place(), ElementsAre("a", "b"));
 }
 
 }  // namespace

@@ -103,7 +103,10 @@ absl::StatusOr<bool> Unmaker::BeginElsewhere(ShardGroup& shards) {
   for (uint32_t shard = 0; shard < shards.placements().size(); ++shard) {
     strays.push_back({job_->id(), shard, shards.placements()[shard].directory_id()});
   }
-  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([](JobRecord& record) { record.clear_shards(); }));
+  MILLRACE_RETURN_IF_ERROR(reporter_->Journal([](JobRecord& record) {
+    record.clear_shards();
+    record.set_was_placed_elsewhere(true);
+  }));
   if (environment_.drop_strays) environment_.drop_strays(strays);
   job_->AppendNotice(absl::StrCat(whom, " for longer than ", absl::FormatDuration(grace),
                                   "; the job begins on other servers"));

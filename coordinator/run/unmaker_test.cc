@@ -76,6 +76,7 @@ TEST_F(BeginElsewhereTest, JobThatAServerHoldsUpForLongBeginsElsewhere) {
   clock_.Advance(absl::Seconds(1));
   EXPECT_TRUE(unmaker_.BeginElsewhere(*shards_).value());
   EXPECT_EQ(job_->record().shards_size(), 0);
+  EXPECT_TRUE(job_->record().was_placed_elsewhere());
   EXPECT_THAT(server_.Shards(job_->id()), IsEmpty());
   EXPECT_TRUE(unmaker_.avoided().Contains(server_.directory_id()));
   EXPECT_FALSE(unmaker_.avoided().Contains(other_.directory_id()));
