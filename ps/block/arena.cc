@@ -94,7 +94,7 @@ absl::StatusOr<std::shared_ptr<Arena>> Arena::Open(const ArenaOptions& options) 
       std::unique_ptr<ArenaDirectory> directory,
       ArenaDirectory::Open(options.parent,
                            {options.data_dir, options.directory_id, options.boot_id}));
-  RemoveLostArenas(options.parent);  // Now: this one is locked, wherever its data directory was.
+  SweepLostArenas(options.parent);  // Now: this one is locked, wherever its data directory was.
   std::shared_ptr<Arena> arena(new Arena(std::move(directory), options));
   arena->MapSegments();
   return arena;

@@ -25,8 +25,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -37,7 +39,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/clock.h"
+#include "common/mutex.h"
 #include "common/random_token.h"
+#include "common/start_thread.h"
 #include "common/status_macros.h"
 #include "common/system_error.h"
 #include "glog/logging.h"
@@ -53,6 +58,7 @@ constexpr char kHeaderFile[] = "arena";
 constexpr char kNewSuffix[] = ".new";
 constexpr int kMakingAgain = 2;
 constexpr absl::Duration kLongestMaking = absl::Minutes(1);
+constexpr absl::Duration kSweepPatience = absl::Seconds(1);
 constexpr char kTokenFile[] = "ARENA";               // In the data directory.
 constexpr char kDirectoryIdFile[] = "DIRECTORY_ID";  // So too.
 // Changes with whatever changes in segments and roots.
@@ -274,8 +280,13 @@ absl::Status ArenaDirectory::Prepare(const ArenaOwner& owner) {
   const std::string objection = Objection(text, owner, token);
   if (objection.empty()) {
     header.token = *token;
-    // The data directory may have moved.
-    return *text == Format(header) ? absl::OkStatus() : ReplaceFile(header_path, Format(header));
+    // The data directory may have moved. That is for others to know, and no reason to do without
+    // the memory.
+    const absl::Status told =
+        *text == Format(header) ? absl::OkStatus() : ReplaceFile(header_path, Format(header));
+    LOG_IF(WARNING, !told.ok()) << "the memory in " << path_
+                                << " does not say yet where its data directory is: " << told;
+    return absl::OkStatus();
   }
   LOG_IF(WARNING, text.has_value())
       << "the memory in " << path_ << " is of no use and is deleted: " << objection;
@@ -319,6 +330,35 @@ void RemoveLostArenas(const std::string& parent) {
       DeleteDirectory(path);
     }
     close(*lock);
+  }
+}
+
+void SweepLostArenas(const std::string& parent) {
+  struct Sweep {
+    Mutex mutex;
+    CondVar changed;
+    bool has_ended ABSL_GUARDED_BY(mutex) = false;
+  };
+  const auto sweep = std::make_shared<Sweep>();
+  absl::StatusOr<std::thread> thread = StartThread([parent, sweep] {
+    RemoveLostArenas(parent);
+    MutexLock lock(&sweep->mutex);
+    sweep->has_ended = true;
+    sweep->changed.SignalAll();
+  });
+  if (!thread.ok()) {
+    LOG(WARNING) << "no thread looks for arenas whose servers are gone: " << thread.status();
+    return;
+  }
+  thread->detach();
+  const absl::Time deadline = Clock::Real()->Now() + kSweepPatience;
+  MutexLock lock(&sweep->mutex);
+  while (!sweep->has_ended) {
+    if (!Clock::Real()->WaitUntil(&sweep->changed, &sweep->mutex, deadline)) continue;
+    LOG(WARNING)
+        << "another server's data directory does not answer; arenas whose servers are gone "
+           "are removed when it does";
+    return;
   }
 }
 

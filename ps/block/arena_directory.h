@@ -60,6 +60,9 @@ absl::Status DisownArena(const std::string& data_dir);
 // Deletes arenas under `parent` that this user's servers made and left, and whose data directories
 // are gone, with a line in the log for each.
 void RemoveLostArenas(const std::string& parent);
+// The same, which goes on in the background after a second: another server's data directory may not
+// answer.
+void SweepLostArenas(const std::string& parent);
 
 }  // namespace millrace::ps
 

@@ -1,6 +1,8 @@
 #include "ps/block/arena.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -402,6 +404,18 @@ TEST_F(ArenaTest, StaysWithADataDirectoryThatMoves) {
   EXPECT_TRUE(fs::exists(Directory()));
 }
 
+// What was there was deleted, for a line that only others read.
+TEST_F(ArenaTest, StaysWithADataDirectoryThatMovesWhereThatCannotBeNoted) {
+  OpenNew();
+  const ArenaPlace place = Fill(7);
+  arena_->Abandon();
+  fs::rename(options_.data_dir, root_ + "/moved");
+  options_.data_dir = root_ + "/moved";
+  fs::create_directory(Directory() + "/arena.new");  // Where it would be written.
+  Open();
+  EXPECT_NE(arena_->Adopt(place, kBytes).data, nullptr);
+}
+
 TEST_F(ArenaTest, IsForOneProcessAtATime) {
   OpenNew();
   const ArenaPlace place = Fill(7);
@@ -457,6 +471,23 @@ TEST_F(ArenaTest, ArenasOfDataDirectoriesThatAreGoneAreRemoved) {
   EXPECT_TRUE(fs::exists(options_.parent + "/millrace-cdef"));
   EXPECT_TRUE(fs::exists(options_.parent + "/millrace-foreign"));
   EXPECT_TRUE(fs::exists(options_.parent + "/other"));
+}
+
+// It kept all servers of the machine from starting.
+TEST_F(ArenaTest, AnotherServersDataDirectoryThatDoesNotAnswerHoldsUpNobody) {
+  ArenaOptions other = options_;
+  MakeDataDirectory("other", "4567");
+  other.directory_id = "4567";
+  other.data_dir = root_ + "/other";
+  ASSERT_TRUE(Arena::Open(other).ok());
+  const std::string id_file = other.data_dir + "/DIRECTORY_ID";
+  fs::remove(id_file);
+  ASSERT_EQ(mkfifo(id_file.c_str(), S_IRUSR | S_IWUSR), 0);  // Who opens it waits.
+  OpenNew();
+  EXPECT_TRUE(fs::exists(options_.parent + "/millrace-4567"));
+  const int answer = open(id_file.c_str(), O_WRONLY);  // So that nobody waits any more.
+  EXPECT_GE(answer, 0);
+  close(answer);
 }
 
 // A kill between the two removals of an arena left its directory for ever.

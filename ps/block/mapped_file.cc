@@ -15,8 +15,6 @@
 #include "common/system_error.h"
 
 namespace millrace::ps {
-namespace {}  // namespace
-
 int ReserveWithFallocate(int fd, size_t bytes) {
   int error;
   do {
@@ -56,13 +54,19 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(const std::string& path, int fd,
                                                             size_t bytes, int flags) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return SystemError("examine", path, errno);
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
   if (data == MAP_FAILED) return SystemError("map", path, errno);
-  return std::unique_ptr<MappedFile>(new MappedFile(path, static_cast<char*>(data), bytes));
+  return std::unique_ptr<MappedFile>(new MappedFile(path, status, static_cast<char*>(data), bytes));
 }
 
-MappedFile::MappedFile(std::string path, char* data, size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+MappedFile::MappedFile(std::string path, const struct stat& status, char* data, size_t size)
+    : path_(std::move(path)),
+      device_(status.st_dev),
+      inode_(status.st_ino),
+      data_(data),
+      size_(size) {}
 
 MappedFile::~MappedFile() { munmap(data_, size_); }
 
@@ -72,6 +76,10 @@ absl::Status MappedFile::Rename(const std::string& path) {
   return absl::OkStatus();
 }
 
-void MappedFile::Unlink() { unlink(path_.c_str()); }
+void MappedFile::Unlink() {
+  struct stat there;
+  if (lstat(path_.c_str(), &there) != 0) return;
+  if (there.st_dev == device_ && there.st_ino == inode_) unlink(path_.c_str());
+}
 
 }  // namespace millrace::ps

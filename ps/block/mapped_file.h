@@ -2,6 +2,9 @@
 #ifndef MILLRACE_PS_BLOCK_MAPPED_FILE_H_
 #define MILLRACE_PS_BLOCK_MAPPED_FILE_H_
 
+#include <sys/stat.h>
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -38,15 +41,18 @@ class MappedFile {
 
   // Takes the place of a file of that name, in one step.
   absl::Status Rename(const std::string& path);
-  // Its memory is given back when nobody maps it any more.
+  // Its memory is given back when nobody maps it any more. A newer file that has taken its place
+  // stays.
   void Unlink();
 
  private:
-  MappedFile(std::string path, char* data, size_t size);
+  MappedFile(std::string path, const struct stat& status, char* data, size_t size);
   static absl::StatusOr<std::unique_ptr<MappedFile>> Map(const std::string& path, int fd,
                                                          size_t bytes, int flags);
 
   std::string path_;
+  const dev_t device_;
+  const ino_t inode_;
   char* const data_;
   const size_t size_;
 };

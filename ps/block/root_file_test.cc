@@ -162,5 +162,16 @@ TEST_F(RootFileTest, FileThatIsNoneIsRefused) {
             absl::StatusCode::kDataLoss);
 }
 
+// The late end of a shard that was dropped took away the root of the next one of its name.
+TEST_F(RootFileTest, AnotherOneThatHasTakenItsPlaceStaysWhenItIsUnlinked) {
+  const auto next = *RootFile::Create(path_, kCapacity, ReserveWithFallocate);
+  const std::vector<uint64_t> words = {1, 2};
+  ASSERT_TRUE(next->Write(words, /*marked=*/false).ok());
+  root_->Unlink();
+  EXPECT_EQ(Successor()->words, words);
+  next->Unlink();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
 }  // namespace
 }  // namespace millrace::ps

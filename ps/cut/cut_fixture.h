@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,6 +64,16 @@ class CutFixture : public ::testing::Test {
       cuts.push_back(absl::StrCat(cut.epoch(), ".", cut.version()));
     }
     return cuts;
+  }
+
+  std::string bulk() const { return path_ + ".bulk"; }
+
+  int CutFiles() const {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(bulk())) {
+      if (entry.path().extension() == ".sst") ++files;
+    }
+    return files;
   }
 
   const std::string path_ = EmptyTestDirectory("data");

@@ -40,7 +40,14 @@ std::string ShardKey(absl::string_view job_id, uint32_t shard) {
 std::string RecordPrefix() { return "S"; }
 std::string RecordKey(absl::string_view shard_key) { return absl::StrCat("S", shard_key); }
 
+std::string HadCutPrefix() { return "H"; }
+std::string HadCutKey(absl::string_view shard_key) { return absl::StrCat("H", shard_key); }
+
+std::string DroppedPrefix() { return "D"; }
+std::string DroppedKey(absl::string_view shard_key) { return absl::StrCat("D", shard_key); }
+
 std::string CleanStopKey() { return "E"; }
+std::string DatabaseIdKey() { return "I"; }
 
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut) {
   return absl::StrCat("C", shard_key, BigEndian(cut, kCutBytes));

@@ -1,7 +1,11 @@
 // The keys of a ps server's records, and the names and keys of its cuts' files.
 //
 //   S <shard>                          ShardRecord
+//   H <shard>                          the shard has had a cut
+//   D <shard>                          the shard has no record, and cuts with numbers below this
+//                                      one (decimal) are not to be of any: their files go
 //   E                                  the last stop was clean: see CutStore::MarkStopped
+//   I                                  the database's id, which is with its files too (database.cc)
 //
 // A cut is the file JOB.SHARD.CUT.sst, in which
 //
@@ -30,7 +34,14 @@ std::string RecordKey(absl::string_view shard_key);
 // Begins all keys of records.
 std::string RecordPrefix();
 
+// Likewise of its marks.
+std::string HadCutKey(absl::string_view shard_key);
+std::string HadCutPrefix();
+std::string DroppedKey(absl::string_view shard_key);
+std::string DroppedPrefix();
+
 std::string CleanStopKey();
+std::string DatabaseIdKey();
 
 // Begins all keys of a cut.
 std::string CutPrefix(absl::string_view shard_key, uint64_t cut);

@@ -11,8 +11,9 @@
 // finishes that. Numbers are never given twice, to whichever shards, so the list hits no other cut,
 // and neither does whoever still has one of a shard that was dropped and made again.
 //
-// A shard that starts from files has its first cut before its record: files without a record are
-// nobody's, so whenever that ends there is a whole shard or none.
+// A shard that starts from files has its first cut before its record, and before that the mark that
+// files of its name go, which its record takes away: whenever that ends there is a whole shard or
+// none.
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
@@ -136,6 +137,9 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
   }
   Database::Changes changes;
   changes.put.emplace_back(RecordKey(shard_key), record.SerializeAsString());
+  if (entry.life == 0) changes.remove.push_back(DroppedKey(shard_key));
+  const bool begins_anew = entry.epoch < term.epoch && term.stepped_back_to.version() == 0;
+  if (begins_anew) changes.remove.push_back(HadCutKey(shard_key));
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
   TakeOut(shard_key, gone);
   {
@@ -143,6 +147,7 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
     Entry& written = entries_[shard_key];
     if (written.life == 0) written.life = ++lives_;
     written.epoch = term.epoch;
+    if (begins_anew) written.had_cut = false;
   }
   const absl::Status removed = RemoveFiles(shard_key);
   if (!removed.ok()) {
@@ -223,26 +228,45 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
   }
   const absl::Status adopted =
       database_->Adopt(std::move(staged->file), CutFileName(staged->shard_key, staged->cut.number));
-  MutexLock lock(&mutex_);
-  if (!adopted.ok()) {
-    entries_[staged->shard_key].removed.push_back(staged->cut.number);
-    return adopted;
+  {
+    MutexLock lock(&mutex_);
+    if (!adopted.ok()) {
+      entries_[staged->shard_key].removed.push_back(staged->cut.number);
+      return adopted;
+    }
+    // In the order of their numbers, whoever was committed first.
+    std::vector<Cut>& cuts = entries_[staged->shard_key].cuts;
+    const auto place = std::find_if(cuts.begin(), cuts.end(), [&staged](const Cut& cut) {
+      return cut.number > staged->cut.number;
+    });
+    cuts.insert(place, staged->cut);
   }
-  // In the order of their numbers, whoever was committed first.
-  std::vector<Cut>& cuts = entries_[staged->shard_key].cuts;
-  const auto place = std::find_if(cuts.begin(), cuts.end(), [&staged](const Cut& cut) {
-    return cut.number > staged->cut.number;
-  });
-  cuts.insert(place, staged->cut);
+  NoteFirstCut(staged->shard_key);
   return absl::OkStatus();
+}
+
+// The cut is there, whatever becomes of this. After an error the next cut notes it.
+void CutStore::NoteFirstCut(const std::string& shard_key) {
+  if (Find(shard_key).had_cut) return;
+  Database::Changes changes;
+  changes.put.emplace_back(HadCutKey(shard_key), "");
+  const absl::Status noted = database_->Commit(changes);
+  LOG_IF(WARNING, !noted.ok()) << "it is not noted yet that a shard has a cut: " << noted;
+  MutexLock lock(&mutex_);
+  entries_[shard_key].had_cut = noted.ok();
 }
 
 // After an error of the record it may be on the disk all the same. So the file stays where it is:
 // the next process finds a whole shard, or a file of none. In this one the cut is none.
 absl::Status CutStore::CommitFirstCut(const ShardSpec& spec, const ShardTerm& term,
                                       std::unique_ptr<StagedCut> staged) {
-  absl::Status status =
-      database_->Adopt(std::move(staged->file), CutFileName(staged->shard_key, staged->cut.number));
+  Database::Changes changes;
+  changes.put.emplace_back(DroppedKey(staged->shard_key), absl::StrCat(staged->cut.number + 1));
+  absl::Status status = database_->Commit(changes);
+  if (status.ok()) {
+    status = database_->Adopt(std::move(staged->file),
+                              CutFileName(staged->shard_key, staged->cut.number));
+  }
   if (status.ok()) status = WriteRecord(spec, term);
   MutexLock lock(&mutex_);
   Entry& entry = entries_[staged->shard_key];
@@ -317,11 +341,16 @@ absl::StatusOr<bool> CutStore::TakeStopMark() {
   return true;
 }
 
-// The record goes first: without it the files are leftovers.
+// The record goes first, and with it comes the mark that its files go.
 absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   const std::string shard_key = ShardKey(job_id, shard);
+  const Entry entry = Find(shard_key);
   Database::Changes changes;
   changes.remove.push_back(RecordKey(shard_key));
+  if (entry.had_cut) changes.remove.push_back(HadCutKey(shard_key));
+  if (!entry.cuts.empty() || !entry.removed.empty()) {
+    changes.put.emplace_back(DroppedKey(shard_key), absl::StrCat(NextNumber()));
+  }
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
   TakeOut(shard_key, [](const Cut& /*cut*/) { return true; });
   Entry left;  // What a shard of the same name must not take for its own.

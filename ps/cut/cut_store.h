@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -43,7 +44,9 @@ class CutStore {
   // A cut's file that is on the disk and does not count yet.
   struct StagedCut;
 
-  // Opens or makes the database, and deletes what was not committed.
+  // Opens or makes the database, and deletes what was not committed, and what was dropped. Files of
+  // shards that it does not know otherwise stay, with a line in the log: their record may have been
+  // lost. They go when a shard of that name is made or dropped.
   static absl::StatusOr<std::unique_ptr<CutStore>> Open(const std::string& path,
                                                         const DatabaseOptions& options = {});
   ~CutStore();
@@ -52,9 +55,9 @@ class CutStore {
   absl::StatusOr<std::vector<StoredShard>> ListShards();
 
   // The newest cut of a shard, or its initial values if it never had one and did not start from
-  // files (see StartsFromFiles; DATA_LOSS then); in synchronous mode the
-  // version before too, if there is a cut of that. A damaged cut is passed over, with a line in the
-  // log, and the contents then say that more was acknowledged. DATA_LOSS: every cut is damaged.
+  // files (see StartsFromFiles); in synchronous mode the version before too, if there is a cut of
+  // that. A damaged cut is passed over, with a line in the log, and the contents then say that more
+  // was acknowledged. DATA_LOSS: every cut is damaged or missing.
   // With other errors, of the disk or of memory, the cuts stay as they are. An error of the disk is
   // returned where it happens three times running.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);
@@ -140,6 +143,7 @@ class CutStore {
   struct Entry {
     uint64_t life = 0;  // Another one for each shard that is made, of the same name too; 0: none.
     uint64_t epoch = 0;
+    bool had_cut = false;           // The database says so, since the shard was made or began anew.
     std::vector<Cut> cuts;          // By number.
     std::vector<uint64_t> removed;  // Their files may still be there.
     absl::Status unreadable;        // See StoredShard.
@@ -150,8 +154,13 @@ class CutStore {
 
   absl::Status ReadRecords();
   absl::Status FindCuts();
-  // Files of no shard, and cuts that are none any more. Those that stay are remembered.
-  void RemoveLeftovers(const std::vector<CutKey>& leftovers) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Files of dropped shards, and cuts that are none any more. Those that stay are remembered.
+  // Returns whether all are gone.
+  bool RemoveLeftovers(const std::vector<CutKey>& leftovers) ABSL_LOCKS_EXCLUDED(mutex_);
+  void KeepOrphan(const CutKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::map<std::string, uint64_t>> ListDropped();
+  absl::Status ForgetDropped(const std::map<std::string, uint64_t>& dropped);
+  void NoteFirstCut(const std::string& shard_key) ABSL_LOCKS_EXCLUDED(mutex_);
   static Cut DamagedCut(uint64_t number);
   // UNAVAILABLE: the disk does not say what it is, three times running.
   absl::StatusOr<Cut> FindCut(const CutKey& key);

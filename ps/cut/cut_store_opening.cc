@@ -1,11 +1,15 @@
 // What a database has when it is opened: which shards, and which cuts of each.
 //
-// Files of no shard, and of cuts that a record says are none, are what a process left that ended
-// between a record and the files that go after it; they go now. A cut whose manifest is damaged, or
-// cannot be read, counts all the same: its shard is not one that never had a cut.
+// Files of shards that were dropped, and of cuts that a record says are none, are what a process
+// left that ended between a record and the files that go after it; they go now. Files of shards
+// that nothing is said of stay: a log of the database that was damaged, or cut short with the
+// machine, may have had their record, and they may be all that is left of them. A cut whose
+// manifest is damaged, or cannot be read, counts all the same: its shard is not one that never had
+// a cut.
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/cut/cut_file.h"
@@ -26,6 +30,7 @@ absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path
 
 absl::Status CutStore::ReadRecords() {
   MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
+  MILLRACE_ASSIGN_OR_RETURN(const auto had_cut, database_->List(HadCutPrefix()));
   MutexLock lock(&mutex_);
   for (const auto& [key, value] : records) {
     Entry& entry = entries_[key.substr(RecordPrefix().size())];
@@ -36,11 +41,28 @@ absl::Status CutStore::ReadRecords() {
     entry.removed.assign(record.removed_cuts().begin(), record.removed_cuts().end());
     for (const uint64_t number : entry.removed) next_number_ = std::max(next_number_, number + 1);
   }
+  for (const auto& [key, value] : had_cut) {
+    const auto entry = entries_.find(key.substr(HadCutPrefix().size()));
+    if (entry != entries_.end()) entry->second.had_cut = true;
+  }
   return absl::OkStatus();
+}
+
+// By shard key: cuts with numbers below this one go.
+absl::StatusOr<std::map<std::string, uint64_t>> CutStore::ListDropped() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto marks, database_->List(DroppedPrefix()));
+  std::map<std::string, uint64_t> dropped;
+  for (const auto& [key, value] : marks) {
+    uint64_t limit = 0;
+    if (!absl::SimpleAtoi(value, &limit)) limit = 0;  // It is damaged: nothing goes.
+    dropped[key.substr(DroppedPrefix().size())] = limit;
+  }
+  return dropped;
 }
 
 absl::Status CutStore::FindCuts() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, database_->ListFiles());
+  MILLRACE_ASSIGN_OR_RETURN(const auto dropped, ListDropped());
   std::vector<CutKey> leftovers;
   for (const std::string& file : files) {
     const absl::optional<CutKey> key = ParseCutFileName(file);
@@ -50,6 +72,11 @@ absl::Status CutStore::FindCuts() {
       next_number_ = std::max(next_number_, key->cut + 1);
     }
     const Entry known = Find(key->shard_key);
+    const auto mark = dropped.find(key->shard_key);
+    if (known.life == 0 && (mark == dropped.end() || key->cut >= mark->second)) {
+      KeepOrphan(*key);
+      continue;
+    }
     if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
       leftovers.push_back(*key);
       continue;
@@ -69,15 +96,31 @@ absl::Status CutStore::FindCuts() {
                 [](const Cut& a, const Cut& b) { return a.number < b.number; });
     }
   }
-  RemoveLeftovers(leftovers);
-  return absl::OkStatus();
+  return RemoveLeftovers(leftovers) ? ForgetDropped(dropped) : absl::OkStatus();
 }
 
-void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
+// It is none of the next shard of its name, with whose record it goes.
+void CutStore::KeepOrphan(const CutKey& key) {
+  LOG(WARNING)
+      << "the database does not know the shard of the cut " << CutFileName(key.shard_key, key.cut)
+      << ": a record may have been lost; the file stays until a shard of that name is made "
+         "or dropped";
+  MutexLock lock(&mutex_);
+  entries_[key.shard_key].removed.push_back(key.cut);
+}
+
+absl::Status CutStore::ForgetDropped(const std::map<std::string, uint64_t>& dropped) {
+  if (dropped.empty()) return absl::OkStatus();
+  Database::Changes changes;
+  for (const auto& [shard_key, limit] : dropped) changes.remove.push_back(DroppedKey(shard_key));
+  return database_->Commit(changes);
+}
+
+bool CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
   std::vector<std::string> files;
   for (const CutKey& key : leftovers) files.push_back(CutFileName(key.shard_key, key.cut));
   const absl::Status removed = database_->RemoveFiles(files);
-  if (removed.ok()) return;
+  if (removed.ok()) return true;
   LOG(WARNING) << "what earlier runs left cannot be removed yet: " << removed;
   MutexLock lock(&mutex_);
   for (const CutKey& key : leftovers) {
@@ -85,6 +128,7 @@ void CutStore::RemoveLeftovers(const std::vector<CutKey>& leftovers) {
     if (entry.life != 0) continue;  // Its record tells already.
     entry.removed.push_back(key.cut);
   }
+  return false;
 }
 
 CutStore::Cut CutStore::DamagedCut(uint64_t number) {

@@ -28,11 +28,10 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
   const std::string name = NameOf(plan.spec);
   const Entry entry = Find(KeyOf(plan.spec));
   std::vector<Cut> cuts = entry.cuts;
-  if (cuts.empty() && StartsFromFiles(plan.spec)) {
+  if (cuts.empty() && (entry.had_cut || StartsFromFiles(plan.spec))) {
     return absl::DataLossError(absl::StrCat(
-        name,
-        " cannot be restored: it began from files, and no cut of it is left; start the server on a "
-        "whole copy of its directory"));
+        name, " cannot be restored: it ", entry.had_cut ? "had a cut" : "began from files",
+        ", and no cut of it is left; start the server on a whole copy of its directory"));
   }
   if (cuts.empty()) {
     ShardContents contents;

@@ -49,6 +49,21 @@ class CutStoreTest : public CutFixture {
     ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
   }
 
+  // REQUIRES: the store is closed.
+  template <typename Change>
+  void ChangeDatabase(const Change& change) {
+    auto database = Database::Open(path_);
+    ASSERT_TRUE(database.ok()) << database.status();
+    ASSERT_TRUE(change(database->get()).ok());
+  }
+  void LoseRecord(const ShardPlan& plan) {
+    ChangeDatabase([&](Database* database) {
+      Database::Changes changes;
+      changes.remove = {RecordKey(ShardKey(plan.spec.job_id(), plan.spec.shard()))};
+      return database->Commit(changes);
+    });
+  }
+
   // Reading and removing the file are errors of the system, until Readable.
   void Unreadable(const std::string& file) {
     std::filesystem::rename(file, path_ + ".aside");
@@ -67,12 +82,6 @@ class CutStoreTest : public CutFixture {
   void MoveBack() {
     std::filesystem::rename(path_ + ".aside", path_);
     std::filesystem::rename(bulk() + ".aside", bulk());
-  }
-
-  std::string bulk() const { return path_ + ".bulk"; }
-
-  size_t CutFiles() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(bulk()), {}));
   }
 
   uint64_t DiskBytes() const {
@@ -387,6 +396,134 @@ TEST_F(CutStoreTest, StoreWhoseCutsAreElsewhereIsNotOpened) {
   std::filesystem::rename(bulk() + ".aside", bulk());
   Reopen();
   EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
+// A disk that was not mounted was taken for one where nothing had been written yet.
+TEST_F(CutStoreTest, StoreWithAnotherDirectoryOfCutsIsNotOpened) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  store_.reset();
+  std::filesystem::rename(bulk(), bulk() + ".aside");
+  std::filesystem::create_directory(bulk());
+  absl::Status status = CutStore::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is empty (is it mounted?)"));
+  std::ofstream(bulk() + "/DATABASE_ID") << "another";
+  status = CutStore::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is another one's"));
+  std::filesystem::remove_all(bulk());
+  std::filesystem::rename(bulk() + ".aside", bulk());
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
+// All cuts were removed as nobody's.
+TEST_F(CutStoreTest, StoreWhoseRecordsAreElsewhereIsNotOpened) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  store_.reset();
+  std::filesystem::rename(path_, path_ + ".aside");
+  const absl::Status status = CutStore::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_ + " is missing or empty"));
+  EXPECT_EQ(CutFiles(), 1);
+  std::filesystem::remove_all(path_);
+  std::filesystem::rename(path_ + ".aside", path_);
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
+TEST_F(CutStoreTest, StoreThatWasMadeWithoutIdsGetsThem) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  store_.reset();
+  ChangeDatabase([](Database* database) {
+    Database::Changes changes;
+    changes.remove = {DatabaseIdKey()};
+    return database->Commit(changes);
+  });
+  std::filesystem::remove(bulk() + "/DATABASE_ID");
+  for (int i = 0; i < 2; ++i) {
+    Reopen();
+    EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+  }
+  EXPECT_TRUE(std::filesystem::exists(bulk() + "/DATABASE_ID"));
+}
+
+// Its steps since the first one were run again, although there was a checkpoint.
+TEST_F(CutStoreTest, ShardThatHadACutDoesNotBeginAnewWithoutIt) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  store_.reset();
+  std::filesystem::remove(bulk() + "/job.0.0.sst");
+  Reopen();
+  const absl::Status status = store_->ReadShard(plan, &pool_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("had a cut, and no cut of it is left"));
+}
+
+TEST_F(CutStoreTest, ShardThatSteppedBackToItsInitialValuesHasThem) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  StepBack(plan, 0);
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 0);
+}
+
+TEST_F(CutStoreTest, ShardThatIsMadeAgainUnderItsNameBeginsAnew) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 0);
+}
+
+// They were removed without a word, and may be all that is left of it.
+TEST_F(CutStoreTest, CutsOfAShardWhoseRecordIsLostStayUntilAnotherIsMade) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  store_.reset();
+  LoseRecord(plan);
+  WarningCount told("does not know the shard of the cut job.0.0.sst");
+  for (int i = 0; i < 2; ++i) {
+    Reopen();
+    EXPECT_EQ(CutFiles(), 1);
+    EXPECT_EQ(told.count(), i + 1);
+  }
+  Write(plan, 2);
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+  EXPECT_EQ(CutFiles(), 1);
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+}
+
+TEST_F(CutStoreTest, CutsOfAShardWhoseRecordIsLostGoWhenItIsDropped) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  store_.reset();
+  LoseRecord(plan);
+  Reopen();
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  EXPECT_EQ(CutFiles(), 0);
+}
+
+// Of its name another one was dropped before.
+TEST_F(CutStoreTest, CutsOfAShardThatWasMadeAgainStayTooWhereItsRecordIsLost) {
+  const ShardPlan plan = Plan();
+  Write(plan, 5);
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  Write(plan, 2);
+  store_.reset();
+  ChangeDatabase([&](Database* database) {
+    Database::Changes changes;
+    changes.remove = {RecordKey(ShardKey("job", 0))};
+    changes.put = {{DroppedKey(ShardKey("job", 0)), "1"}};
+    return database->Commit(changes);
+  });
+  Reopen();
+  EXPECT_EQ(CutFiles(), 1);
 }
 
 // It stayed until the server was started again, and cuts found no room beside it.

@@ -11,6 +11,11 @@
 //    written every few seconds, and read after a crash or for a checkpoint, would only push out
 //    what is needed there.
 //
+// Files and records are of no use without each other, and may be on disks of which one is not there
+// now, or was put back from an older copy alone: records without their files would be shards that
+// begin anew, and files without records are nobody's. So both have the same random id, the files in
+// a file beside them. That comes first, and means nothing as long as the records have none.
+//
 // RocksDB could adopt such files (IngestExternalFile), so that they were part of its key space. It
 // is not asked to: after an error of its disk that it has recovered from, version 7.8 reserves no
 // number for the next file that it adopts.
@@ -24,9 +29,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/random_token.h"
 #include "common/status_macros.h"
 #include "common/storage/direct_io.h"
 #include "glog/logging.h"
+#include "ps/cut/cut_keys.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/iterator.h"
 #include "rocksdb/options.h"
@@ -46,6 +53,8 @@ constexpr uint64_t kBytesPerSync = 8 << 20;
 constexpr size_t kWriteBytes = 4 << 20;
 // Ends the names of files that are only staged.
 constexpr char kStaged[] = ".tmp";
+// Beside the bulk files: whose they are.
+constexpr char kDatabaseIdFile[] = "DATABASE_ID";
 
 rocksdb::Slice ToSlice(absl::string_view text) { return rocksdb::Slice(text.data(), text.size()); }
 
@@ -87,6 +96,10 @@ StagedFile::~StagedFile() {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
                                                          const DatabaseOptions& options) {
+  const bool is_new = options.file_system
+                          ->FileExists(absl::StrCat(path, "/CURRENT"), rocksdb::IOOptions(),
+                                       /*dbg=*/nullptr)
+                          .IsNotFound();
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<RocksDatabase> rocks,
                             // Whoever has the shards sees which steps they lack.
                             RocksDatabase::Open(path, {.file_system = options.file_system,
@@ -94,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                                                        .damaged_logs = DamagedLogs::kCutShort}));
   std::unique_ptr<Database> database(
       new Database(std::move(rocks), absl::StrCat(path, ".bulk"), options.fault));
-  MILLRACE_RETURN_IF_ERROR(database->OpenDirectory());
+  MILLRACE_RETURN_IF_ERROR(database->OpenDirectory(is_new));
   MILLRACE_RETURN_IF_ERROR(database->RemoveStaged());
   return database;
 }
@@ -114,14 +127,48 @@ absl::Status Database::CheckNotMissing() const {
   const rocksdb::IOStatus found =
       rocks_->file_system()->FileExists(directory_, rocksdb::IOOptions(), nullptr);
   if (!found.IsNotFound()) return absl::OkStatus();
-  MILLRACE_ASSIGN_OR_RETURN(const auto records, rocks_->List(/*prefix=*/""));
-  if (records.empty()) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_records, HasRecords());
+  if (!has_records) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the directory ", directory_, " is missing, which has the values of the shards ",
                    "in ", rocks_->path(), "; restore it, or give the server an empty --data_dir"));
 }
 
-absl::Status Database::OpenDirectory() {
+absl::StatusOr<bool> Database::HasRecords() const {
+  MILLRACE_ASSIGN_OR_RETURN(const auto records, rocks_->List(RecordPrefix()));
+  return !records.empty();
+}
+
+absl::Status Database::CheckIds(bool is_new) {
+  const std::string path = PathOf(kDatabaseIdFile);
+  MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> own, rocks_->Get(DatabaseIdKey()));
+  absl::StatusOr<std::string> there = ReadWholeFile(rocks_->file_system(), path);
+  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+  if (own.has_value() && there.ok() && *there == *own) return absl::OkStatus();
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_records, HasRecords());
+  if (own.has_value() && has_records) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the directory ", directory_, " is not the one that has the values of the shards in ",
+        rocks_->path(), there.ok() ? ": it is another one's" : ": it is empty (is it mounted?)",
+        "; put the right one there, or give the server an empty --data_dir"));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> files, ListFiles());
+  std::erase(files, kDatabaseIdFile);
+  if (is_new && !files.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the database ", rocks_->path(), " is missing or empty, which says whose the ",
+                     files.size(), " files in ", directory_,
+                     " are; restore it, or give the server an empty --data_dir"));
+  }
+  // A start that was cut short has left its id, and nothing with it.
+  const std::string id = there.ok() ? *there : RandomToken();
+  if (!there.ok()) MILLRACE_RETURN_IF_ERROR(WriteDurably(rocks_->file_system(), path, id));
+  Changes changes;
+  changes.put.emplace_back(DatabaseIdKey(), id);
+  return rocks_->Write(changes);
+}
+
+absl::Status Database::OpenDirectory(bool is_new) {
   MILLRACE_RETURN_IF_ERROR(CheckNotMissing());
   const FileSystemPtr& files = rocks_->file_system();
   MILLRACE_RETURN_IF_ERROR(
@@ -133,7 +180,7 @@ absl::Status Database::OpenDirectory() {
                 absl::StrCat("cannot open ", directory_)));
   MILLRACE_ASSIGN_OR_RETURN(place_, DirectoryPlace::Of(directory_));
   direct_io_ = PrefersDirectIo(directory_);
-  return absl::OkStatus();
+  return CheckIds(is_new);
 }
 
 absl::Status Database::CheckPlaces() const {

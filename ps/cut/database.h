@@ -105,6 +105,7 @@ class Database {
   using Changes = RocksDatabase::Changes;
 
   // Opens or makes it, and removes what was only staged. UNAVAILABLE: another process has it.
+  // FAILED_PRECONDITION too: the records are there without their bulk files, or these without them.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         const DatabaseOptions& options = {});
   ~Database();
@@ -144,9 +145,11 @@ class Database {
 
  private:
   Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
+  // Makes the directory of the bulk files, or opens it. `is_new`: the records' was made just now.
+  absl::Status OpenDirectory(bool is_new);
   absl::Status CheckNotMissing() const;
-  // Makes the directory of the bulk files, or opens it.
-  absl::Status OpenDirectory();
+  absl::Status CheckIds(bool is_new);
+  absl::StatusOr<bool> HasRecords() const;
   absl::Status RemoveStaged();
   // Removes staged files that could not be removed before. Those that still cannot are tried again
   // another time.

@@ -42,6 +42,16 @@ class ShardCheckpointTest : public ::testing::Test {
 
   ShardCheckpointTest() { Open("a"); }
 
+  // Of a data directory.
+  std::vector<std::filesystem::path> CutFiles(const std::string& name) const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(absl::StrCat(root_, "/", name, "/db.bulk"))) {
+      if (entry.path().extension() == ".sst") files.push_back(entry.path());
+    }
+    return files;
+  }
+
   // Serves another data directory, or the same one again.
   void Open(const std::string& name) {
     store_.reset();

@@ -33,6 +33,8 @@ using ::millrace::testing::Values;
 using ::millrace::testing::WriteWholeCheckpoint;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // So often a call of three blocks has asked whether it may go on when it has written some of them.
 constexpr int kInTheMiddle = 6;
@@ -108,9 +110,7 @@ TEST_F(ShardCheckpointTest, RestoredShardWithoutItsCutsIsDamagedNotNew) {
   Open("b");
   Create(TestJob::Restored(job.Shards(1), checkpoints_, number));
   store_.reset();
-  for (const auto& file : std::filesystem::directory_iterator(root_ + "/b/db.bulk")) {
-    std::filesystem::remove(file);
-  }
+  for (const auto& file : CutFiles("b")) std::filesystem::remove(file);
   Open("b");
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -221,7 +221,7 @@ TEST_F(ShardCheckpointTest, DamagedCheckpointIsNotLoaded) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr(file));
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/b/db.bulk"));
+  EXPECT_THAT(CutFiles("b"), IsEmpty());
 }
 
 TEST_F(ShardCheckpointTest, EachReadOfARestoreMayFail) {
@@ -268,7 +268,7 @@ TEST_F(ShardCheckpointTest, ShardThatIsDroppedWhileItIsMadeIsNotThere) {
   before_cut_ = [&] { EXPECT_TRUE(store_->Drop("job", 0, 1).ok()); };
   EXPECT_EQ(store_->Create(spec, 1).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/b/db.bulk"));
+  EXPECT_THAT(CutFiles("b"), IsEmpty());
   // It forgot the numbers of the shard's cuts, whose newest was removed later.
   before_cut_ = [&] {
     EXPECT_EQ(store_->Drop("job", 0, 0).code(), absl::StatusCode::kFailedPrecondition)
@@ -306,7 +306,7 @@ TEST_F(ShardCheckpointTest, CutThatIsPrunedWhileItIsCopiedIsCopiedToItsEnd) {
     if (step < 3) {
       PushOnes(step++);
       EXPECT_TRUE(store_->Flush("job", 0, 1).ok());
-      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_ + "/a/db.bulk"), {}), 1);
+      EXPECT_THAT(CutFiles("a"), SizeIs(1));
     }
     return false;
   });
@@ -480,8 +480,8 @@ TEST_F(ShardCheckpointTest, DamagedCutIsGivenUpAndTheNextCallWritesAnother) {
   Create(job.Shards(1));
   PushOnes(0);
   ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
-  for (const auto& file : std::filesystem::directory_iterator(root_ + "/a/db.bulk")) {
-    std::fstream cut(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+  for (const auto& file : CutFiles("a")) {
+    std::fstream cut(file, std::ios::in | std::ios::out | std::ios::binary);
     cut.seekp(kBlockElements);
     cut.put('!');
   }
@@ -500,8 +500,8 @@ TEST_F(ShardCheckpointTest, RetiredShardWhoseCutIsDamagedIsNotSavedAsItBegan) {
   Create(job.Shards(1));
   PushOnes(0);
   ASSERT_TRUE(store_->Retire("job", 0, 1).ok());
-  for (const auto& file : std::filesystem::directory_iterator(root_ + "/a/db.bulk")) {
-    std::fstream cut(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+  for (const auto& file : CutFiles("a")) {
+    std::fstream cut(file, std::ios::in | std::ios::out | std::ios::binary);
     cut.seekp(kBlockElements);
     cut.put('!');
   }

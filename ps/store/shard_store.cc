@@ -280,9 +280,9 @@ absl::Status ShardStore::DropNow(const std::string& job_id, uint32_t shard_numbe
   std::shared_ptr<Shard> shard = *std::move(there);
   MILLRACE_RETURN_IF_ERROR(shard->CheckNotOlder(generation));
   to_come_.Drop(key, generation);
+  shard->ForgetRoot();  // Before another one may be made, whose root has the same name.
   shards_.Remove(job_id, shard_number);
   flusher_.Forget(shard.get());
-  shard->ForgetRoot();
   shard->Refuse(absl::NotFoundError(absl::StrCat(shard->name(), " was dropped")));
   shard.reset();  // Before its memory is counted as needed.
   pool_.Trim();

@@ -23,15 +23,15 @@ absl::Status ShardStore::Restore() {
   for (const StoredShard& each : stored) {
     absl::Status status = RestoreShard(each, whole);
     if (status.ok()) continue;
-    if (absl::IsUnavailable(status)) {
-      // An older cut would lose steps that the disk may yet give back.
+    if (!absl::IsDataLoss(status)) {
+      // An older cut would lose steps that the disk may yet give back, or that another version of
+      // the program can read.
       Await(each);
       status = absl::UnavailableError(
           absl::StrCat(ShardName(each.spec.job_id(), each.spec.shard()),
-                       " is not served: ", std::string(status.message()),
-                       "; mend the disk and start the server again, or cancel the job"));
-    } else if (!absl::IsDataLoss(status)) {
-      return status;
+                       " is not served: ", std::string(status.message()), "; ",
+                       absl::IsUnavailable(status) ? "mend the disk" : "mend that",
+                       " and start the server again, or cancel the job"));
     }
     LOG(ERROR) << status;
     shards_.AddDamaged(each.spec.job_id(), each.spec.shard(), status);
@@ -49,7 +49,7 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
   if (!plan.ok()) {
     return absl::Status(plan.status().code(),
-                        absl::StrCat(name, " cannot be restored by this version of the program: ",
+                        absl::StrCat("this version of the program does not take its spec: ",
                                      std::string(plan.status().message())));
   }
   if (stored.term.retired) {

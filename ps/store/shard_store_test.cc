@@ -409,6 +409,29 @@ TEST_F(ShardStoreTest, UnreadableCutKeepsItsShardWaitingAndNobodyElse) {
   EXPECT_TRUE((*store_->shards().Find("job", 0))->Status().closed());
 }
 
+// One finished job of another version kept the server from starting, and all others from going on.
+TEST_F(ShardStoreTest, SpecThatThisVersionDoesNotTakeKeepsItsShardWaitingAndNobodyElse) {
+  for (uint32_t shard = 0; shard < 2; ++shard) {
+    ASSERT_TRUE(store_->Create(Spec(shard), 1).ok());
+  }
+  store_.reset();
+  {
+    auto cuts = CutStore::Open(directory_ + "/db");
+    ASSERT_TRUE(cuts.ok()) << cuts.status();
+    ShardSpec other = Spec(0);
+    other.clear_optimizer();
+    ASSERT_TRUE((*cuts)->WriteRecord(other, {/*generation=*/1}).ok());
+  }
+  Open();
+  EXPECT_TRUE(store_->shards().Find("job", 1).ok());
+  const absl::Status status = store_->shards().Find("job", 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("this version of the program does not take its spec: optimizer"));
+  EXPECT_TRUE(store_->Drop("job", 0, 1).ok());
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(ShardStoreTest, ShardThatWaitsForItsDiskKeepsItsMemory) {
   memory_limit_ = 43'180;  // For one of these.
   Open();
