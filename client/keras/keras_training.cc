@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/keras/keras_config.h"
+#include "client/keras/keras_optimizer_notes.h"
 #include "client/keras/keras_values.h"
 #include "common/output_spec.h"
 
@@ -59,7 +60,13 @@ class TrainingReader {
                                 : ValueAt(compile_, "optimizer_config");
     if (json.is_null()) return;
     absl::StatusOr<OptimizerSpec> spec = ConvertKerasOptimizer(json, in_keras2_hdf5_);
-    if (!spec.ok()) return LeaveOut(spec.status());
+    if (!spec.ok()) {
+      training_.notes.push_back(NoteOfRefusedKerasOptimizer(json, spec.status(), in_keras2_hdf5_));
+      return;
+    }
+    for (std::string& note : NotesOfKerasOptimizer(json, *spec)) {
+      training_.notes.push_back(std::move(note));
+    }
     training_.optimizer = *std::move(spec);
   }
 

@@ -14,6 +14,7 @@ namespace millrace::client {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -91,6 +92,22 @@ TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
               HasSubstr("initial_learning_rate: null; must be a number"));
   EXPECT_THAT(OptimizerError(sgd("ExponentialDecay", R"("decay_steps": 0.5)")),
               HasSubstr("decay_steps: 0.5; must be a whole number, at least 1"));
+}
+
+// Keras's Adam decays weights apart from the gradient, as its AdamW does.
+TEST(KerasTrainingTest, AdamThatDecaysWeightsIsAdamW) {
+  ExpectOptimizer(R"({"class_name": "Adam", "config": {"learning_rate": 0.01, "beta_2": 0.99,
+                      "weight_decay": 0.0010000000474974513}})",
+                  "adamw { learning_rate: 0.01 beta_2: 0.99 weight_decay: 0.001 }");
+  ExpectOptimizer(R"({"class_name": "Adam", "config": {"weight_decay": 0}})", "adam {}");
+}
+
+TEST(KerasTrainingTest, WhatOnlyScalesLossesIsTheOptimizerWithinIt) {
+  ExpectOptimizer(R"({"class_name": "LossScaleOptimizer", "config": {"initial_scale": 32768.0,
+                      "inner_optimizer": {"class_name": "SGD", "config": {}}}})",
+                  "sgd {}");
+  EXPECT_THAT(OptimizerError(R"({"class_name": "LossScaleOptimizer", "config": {}})"),
+              HasSubstr("must be sgd, rmsprop"));
 }
 
 TEST(KerasTrainingTest, OptimizersThatComputeSomethingElseAreRefused) {
@@ -180,6 +197,43 @@ TEST(KerasTrainingTest, WhatKerasDoesNotWriteOfHuberIsNamed) {
   EXPECT_THAT(notes(R"("name": "huber")"),
               Contains(HasSubstr("does not write the delta of Huber into its file")));
   EXPECT_THAT(notes(R"("delta": 0.5)"), IsEmpty());
+}
+
+TEST(KerasTrainingTest, WhatIsLeftOfAnOptimizerIsTold) {
+  const auto note = [](const std::string& optimizer) {
+    const KerasModel converted = ConvertOrFail(
+        Compiled("linear", absl::StrCat(R"("loss": "mse", "optimizer": )", optimizer)));
+    EXPECT_FALSE(converted.optimizer.has_value());
+    return converted.notes.empty() ? "" : converted.notes.front();
+  };
+  EXPECT_EQ(note(R"({"class_name": "SGD", "config": {"learning_rate": {"class_name": "CosineDecay",
+                     "config": {"initial_learning_rate": 0.1, "decay_steps": 9}},
+                     "weight_decay": 0.01, "use_ema": true, "gradient_accumulation_steps": 4}})"),
+            "Left out of how the model was compiled: weight_decay: 0.01; must be 0.0 or left out "
+            "to be converted. The job has no optimizer now: all of SGD is left out, with its "
+            "learning rate and its schedule. Of optimizers, adamw alone has weight decay; without "
+            "momentum, an l2 of half of it in the regularizers of the layers does the same as "
+            "SGD's. Nothing stands for use_ema: variables are not averaged. For "
+            "gradient_accumulation_steps, take a batch_size 4 times as large: the mean gradient "
+            "is the same. What is left of it, to be set in the job file: optimizer { sgd { "
+            "learning_rate: 0.1 } schedule { cosine_decay { decay_steps: 9 } } }");
+  EXPECT_THAT(note(R"({"class_name": "Adam", "config": {"weight_decay": 0.5, "use_ema": true}})"),
+              HasSubstr("in the job file: optimizer { adamw { weight_decay: 0.5 } }"));
+  EXPECT_THAT(note(R"("lion")"), HasSubstr("all of lion is left out, with its learning rate. Set "
+                                           "optimizer in the job file."));
+}
+
+TEST(KerasTrainingTest, WhatFilesDoNotTellOfWeightDecayIsNamed) {
+  const auto notes = [](const std::string& name) {
+    return ConvertOrFail(
+               Compiled("linear", absl::StrCat(R"("loss": "mse", "optimizer": {"class_name": ")",
+                                               name, R"(", "config": {"weight_decay": 0.1}})")))
+        .notes;
+  };
+  EXPECT_THAT(notes("AdamW"), ElementsAre(HasSubstr("exclude_from_weight_decay named, Keras does "
+                                                    "not write into its file")));
+  EXPECT_THAT(notes("Adam"), ElementsAre(HasSubstr("Adam with weight_decay becomes adamw"),
+                                         HasSubstr("exclude_from_weight_decay")));
 }
 
 // The first output is another's input too.
