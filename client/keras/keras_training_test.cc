@@ -195,7 +195,11 @@ TEST(KerasTrainingTest, WhatKerasDoesNotWriteOfHuberIsNamed) {
         .notes;
   };
   EXPECT_THAT(notes(R"("name": "huber")"),
-              Contains(HasSubstr("does not write the delta of Huber into its file")));
+              ElementsAre(HasSubstr("does not write the delta of Huber into its file: huber_delta "
+                                    "is 1, as Keras has it by default")));
+  ExpectModel(
+      ConvertOrFail(Compiled("linear", R"("loss": {"class_name": "Huber", "config": {}})")).model,
+      R"(layers { name: "out" dense { units: 3 } } outputs { loss: HUBER huber_delta: 1 })");
   EXPECT_THAT(notes(R"("delta": 0.5)"), IsEmpty());
 }
 
@@ -234,6 +238,39 @@ TEST(KerasTrainingTest, WhatFilesDoNotTellOfWeightDecayIsNamed) {
                                                     "not write into its file")));
   EXPECT_THAT(notes("Adam"), ElementsAre(HasSubstr("Adam with weight_decay becomes adamw"),
                                          HasSubstr("exclude_from_weight_decay")));
+}
+
+TEST(KerasTrainingTest, MetricsThatWeightsCountInAreNamed) {
+  const KerasModel converted = ConvertOrFail(
+      Compiled("linear", R"("loss": "mse", "weighted_metrics": ["mae"], "metrics": [])"));
+  EXPECT_EQ(converted.model.metrics_size(), 1);
+  EXPECT_THAT(converted.notes,
+              ElementsAre(HasSubstr("weighted_metrics are metrics as all others")));
+  EXPECT_THAT(ConvertOrFail(Compiled("linear", R"("loss": "mse", "weighted_metrics": null)")).notes,
+              IsEmpty());
+}
+
+TEST(KerasTrainingTest, AnAccuracyThatKerasComputesOtherwiseIsNamed) {
+  const auto notes = [](const std::string& loss, const std::string& metric) {
+    return ConvertOrFail(Compiled("linear", absl::StrCat(R"("loss": {"class_name": ")", loss,
+                                                         R"(", "config": {"from_logits": true}},
+                                                  "metrics": [")",
+                                                         metric, "\"]")))
+        .notes;
+  };
+  EXPECT_THAT(notes("BinaryCrossentropy", "accuracy"),
+              ElementsAre(HasSubstr("ACCURACY of 'out', whose loss is binary, is the share of "
+                                    "labels that are right, one by one (Keras's binary_accuracy); "
+                                    "of its 3 units, Keras's \"accuracy\" is the share of "
+                                    "examples")));
+  EXPECT_THAT(notes("BinaryCrossentropy", "categorical_accuracy"),
+              ElementsAre(HasSubstr("\"categorical_accuracy\": ACCURACY of BINARY_CROSSENTROPY is "
+                                    "the share of labels")));
+  EXPECT_THAT(notes("CategoricalCrossentropy", "binary_accuracy"),
+              ElementsAre(HasSubstr("ACCURACY of CATEGORICAL_CROSSENTROPY is the share of "
+                                    "examples")));
+  EXPECT_THAT(notes("BinaryCrossentropy", "binary_accuracy"), IsEmpty());
+  EXPECT_THAT(notes("CategoricalCrossentropy", "accuracy"), IsEmpty());
 }
 
 // The first output is another's input too.
