@@ -95,6 +95,17 @@ absl::Status CheckWeightsFlag(const Flags& flags) {
   return CheckTensorPath(flags.weights);
 }
 
+// Slots of the variables, beside the step and the learning rate, which files of models have that
+// were never fitted.
+bool HasOptimizerState(const Hdf5File& weights) {
+  const bool scales_losses = weights.Has("optimizer/inner_optimizer");
+  if (weights.Has(scales_losses ? "optimizer/inner_optimizer/vars/2" : "optimizer/vars/2")) {
+    return true;
+  }
+  const auto names = weights.Texts("optimizer_weights", "weight_names");
+  return names.ok() && names->size() > 2;
+}
+
 bool HasLosses(const ModelSpec& model) {
   if (model.outputs().empty()) return model.loss() != LOSS_UNSPECIFIED;
   return std::all_of(model.outputs().begin(), model.outputs().end(),
@@ -125,6 +136,12 @@ absl::StatusOr<ExitCode> RunConvert(const CommandContext& context) {
   std::string next = "millrace train JOB.textproto --data=DIR";
   if (!flags.weights.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const size_t count, ConvertWeights(file, converted, flags.weights));
+    if (HasOptimizerState(*file.weights)) {
+      converted.notes.push_back(
+          "What the optimizer has kept, and its step, are left out: a job with these weights "
+          "begins "
+          "at step 0, as does its schedule of the learning rate.");
+    }
     converted.notes.push_back(absl::StrCat("Wrote ", count, " variables to ", flags.weights, "."));
     absl::StrAppend(&next, " --init_from=", flags.weights);
   }

@@ -18,6 +18,7 @@ namespace {
 
 using ::millrace::testing::CommandRun;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 // Files that Keras wrote (testing/reference/keras_models.py).
@@ -48,6 +49,8 @@ TEST_F(ConvertTest, AWholeFileBecomesAJobAndItsWeights) {
   EXPECT_EQ(job->optimizer().adam().learning_rate(), 0.002);
   EXPECT_EQ(CountWeights(), 19u);
   EXPECT_THAT(run_.err(), HasSubstr(absl::StrCat("Wrote 19 variables to ", Weights())));
+  // It was never fitted.
+  EXPECT_THAT(run_.err(), Not(HasSubstr("What the optimizer has kept")));
   EXPECT_THAT(run_.err(), HasSubstr(absl::StrCat("millrace train JOB.textproto --data=DIR "
                                                  "--init_from=",
                                                  Weights())));

@@ -1,14 +1,17 @@
 #include "client/commands/load_job.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "client/commands/checkpoint_choice.h"
 #include "client/commands/exit_code.h"
 #include "client/commands/read_text_file.h"
+#include "client/keras/keras_file.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 
@@ -39,10 +42,46 @@ absl::StatusOr<JobSpec> JobOfCheckpoint(const Reading& reading, CheckpointName* 
   return spec;
 }
 
-absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
+// What people take for a job file or for weights, since it has both.
+bool IsOfKeras(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  switch (KerasFormatOf(path)) {
+    case KerasFormat::kArchive:  // NumPy's .npz files begin alike.
+      return absl::EndsWith(path, ".keras");
+    case KerasFormat::kHdf5:
+      return true;
+    case KerasFormat::kJson:
+      return false;
+  }
+  return false;
+}
+
+absl::StatusOr<JobSpec> ReadJobFile(const Flags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text,
                             ReadTextFile("job file", flags.job_file, kMaxJobFileBytes));
   return ParseJobSpec(text, flags.job_file);
+}
+
+absl::StatusOr<JobSpec> JobOfFile(const Flags& flags) {
+  absl::StatusOr<JobSpec> spec = ReadJobFile(flags);
+  if (spec.ok() || !IsOfKeras(flags.job_file)) return spec;
+  return UsageError(absl::StrCat(flags.job_file,
+                                 ": a file of Keras's; must be a job file. This makes one of it: "
+                                 "millrace convert ",
+                                 flags.job_file, " --weights=FILE.safetensors > JOB.textproto"));
+}
+
+absl::Status CheckWarmStart(const JobSpec& spec) {
+  const std::string& path = spec.warm_start().path();
+  if (path.empty() || !IsOfKeras(path)) return absl::OkStatus();
+  const bool may_be_weights = KerasFormatOf(path) == KerasFormat::kHdf5;
+  return UsageError(absl::StrCat(
+      "--init_from (warm_start.path): ", path,
+      ": a file of Keras's; must be a checkpoint or a safetensors file. This writes "
+      "its weights as one: millrace convert ",
+      path, " --weights=FILE.safetensors > JOB.textproto",
+      may_be_weights ? "; where it has weights alone, name the MODEL.json before it" : ""));
 }
 
 void SetRestore(const CheckpointName& name, JobSpec* spec) {
@@ -104,6 +143,7 @@ absl::StatusOr<JobSpec> LoadJob(const Flags& flags, const Reading& reading) {
   }
   if (restore) SetRestore(*restore, &spec);
   MILLRACE_RETURN_IF_ERROR(SetWarmStart(flags, &spec));
+  MILLRACE_RETURN_IF_ERROR(CheckWarmStart(spec));
   return spec;
 }
 

@@ -20,6 +20,7 @@ using ::millrace::testing::SmallCheckpoint;
 using ::millrace::testing::SmallJob;
 using ::millrace::testing::WriteFile;
 using ::millrace::testing::WriteSmallCheckpoint;
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::TempDir;
@@ -47,6 +48,27 @@ TEST(LoadJobTest, AppliesAssignmentsInOrderAndTheData) {
   EXPECT_EQ(spec->epochs(), 6u);
   EXPECT_EQ(spec->batch_size(), 4u);
   EXPECT_EQ(spec->data().directory(), (std::filesystem::current_path() / "folder").string());
+}
+
+TEST(LoadJobTest, FilesOfKerasAreToldFromJobsAndFromWeights) {
+  for (const char* name : {"trained.keras3.keras", "trained.keras2.h5"}) {
+    const std::string path = absl::StrCat("testing/reference/keras/", name);
+    EXPECT_THAT(LoadError(FlagsOf(path)).ToString(),
+                HasSubstr(absl::StrCat(path,
+                                       ": a file of Keras's; must be a job file. This makes "
+                                       "one of it: millrace convert ",
+                                       path, " --weights=FILE.safetensors > JOB.textproto")));
+    Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+    flags.init_from = path;
+    EXPECT_THAT(LoadError(flags).ToString(),
+                AllOf(HasSubstr("--init_from (warm_start.path): "),
+                      HasSubstr("must be a checkpoint or a safetensors file. This writes its "
+                                "weights as one: millrace convert ")));
+  }
+  // Arrays of NumPy's are archives too.
+  Flags flags = FlagsOf(WriteFile("job.textproto", SmallJob()));
+  flags.init_from = WriteFile("arrays.npz", "PK\3\4");
+  EXPECT_TRUE(Load(flags).ok());
 }
 
 TEST(LoadJobTest, CheckpointsAndRestoreAreMadeAbsolute) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/keras/keras_kinds.h"
+#include "client/keras/keras_preparations.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 
@@ -53,6 +54,13 @@ constexpr Conversion kConversions[] = {
 };
 
 absl::Status UnknownClass(const std::string& class_name) {
+  if (const std::string in_place = InPlaceOfPreparation(class_name); !in_place.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its class is ", PrintableName(class_name),
+                     ", which prepares data and is no layer here; build the model without it to "
+                     "convert it. ",
+                     in_place));
+  }
   const auto name = [](std::string* out, const Conversion& one) { out->append(one.class_name); };
   return absl::InvalidArgumentError(absl::StrCat(
       "its class is ", PrintableName(class_name), ", which cannot be converted; must be one of ",

@@ -124,6 +124,31 @@ TEST(KerasLayerFieldsTest, ValuesThatWeLackAreNamed) {
   EXPECT_THAT(error("LayerNormalization", R"("axis": [1])"), HasSubstr("axis: [1]; must be -1"));
 }
 
+TEST(KerasLayerFieldsTest, WhatStandsForLayersThatPrepareDataIsNamed) {
+  const auto error = [](const std::string& name) {
+    return ConversionError(Layer(name, R"("trainable": true)"));
+  };
+  EXPECT_THAT(error("Normalization"),
+              HasSubstr("its class is Normalization, which prepares data and is no layer here; "
+                        "build the model without it to convert it. Of a CSV column, number { "
+                        "subtract: MEAN divide: STDDEV }"));
+  for (const char* name : {"StringLookup", "IntegerLookup"}) {
+    EXPECT_THAT(error(name), HasSubstr("vocabulary { words: [...] others: true }")) << name;
+  }
+  EXPECT_THAT(error("Hashing"), HasSubstr("hash { buckets: N } stands for it"));
+  EXPECT_THAT(error("Discretization"), HasSubstr("buckets { boundaries: [...] } stands for it"));
+  EXPECT_THAT(error("RandomFlip"), HasSubstr("augmentation { horizontal_flip: true } stands"));
+  EXPECT_THAT(error("RandomTranslation"), HasSubstr("augmentation { crop_padding: N } stands"));
+  for (const char* name : {"RandomRotation", "RandomHue", "MixUp", "TextVectorization"}) {
+    EXPECT_THAT(error(name), HasSubstr("Nothing stands for it")) << name;
+  }
+  // What somebody else calls so may be anything; so may what a Lambda does.
+  EXPECT_THAT(ConversionError(SequentialJson(
+                  R"({"class_name": "RandomFlip", "module": "mine", "config": {"name": "x"}})")),
+              HasSubstr("needs a worker of your own"));
+  EXPECT_THAT(error("Lambda"), HasSubstr("needs a worker of your own"));
+}
+
 TEST(KerasLayerFieldsTest, ADropoutHasARate) {
   EXPECT_THAT(ConversionError(Layer("Dropout", R"("seed": 1)")),
               HasSubstr("config.layers[0] 'x': rate: null; must be a number"));

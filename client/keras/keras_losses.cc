@@ -44,14 +44,6 @@ std::string KerasMetricName(const KerasJson& metric) {
   return OwnKerasClass(function).empty() ? TextAt(function, "config") : "";
 }
 
-// "SparseTopKCategoricalAccuracy" has words of one letter.
-std::string NameOfMetric(const KerasJson& metric) {
-  std::string name = KerasEnumName(KerasMetricName(metric));
-  const size_t at = name.find("TOP_KC");
-  if (at != std::string::npos) name.insert(at + 5, "_");
-  return name;
-}
-
 absl::Status TakeLossFields(KerasConfig* config, KerasOutput* output) {
   MILLRACE_ASSIGN_OR_RETURN(output->from_logits, config->TakeBool("from_logits", false));
   MILLRACE_ASSIGN_OR_RETURN(const double smoothing, config->TakeNumber("label_smoothing", 0));
@@ -81,6 +73,14 @@ absl::Status TakeMetricFields(KerasConfig* config, MetricSpec* spec) {
 
 }  // namespace
 
+std::string KerasMetricEnumName(const KerasJson& metric) {
+  std::string name = KerasEnumName(KerasMetricName(metric));
+  // "SparseTopKCategoricalAccuracy" has words of one letter.
+  const size_t at = name.find("TOP_KC");
+  if (at != std::string::npos) name.insert(at + 5, "_");
+  return name;
+}
+
 absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss) {
   const std::string name = absl::AsciiStrToUpper(KerasEnumName(KerasClassOf(loss)));
   Loss kind = LOSS_UNSPECIFIED;
@@ -102,7 +102,7 @@ absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss) {
 }
 
 absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric) {
-  const std::string name = NameOfMetric(metric);
+  const std::string name = KerasMetricEnumName(metric);
   MetricSpec spec;
   for (const auto& [known, meant] : kMetricNames) {
     if (name == known) spec.set_metric(meant);

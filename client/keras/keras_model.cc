@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/keras/keras_dtypes.h"
 #include "client/keras/keras_graph.h"
 #include "client/keras/keras_json.h"
 #include "client/keras/keras_training.h"
+#include "client/keras/keras_values.h"
 #include "common/printable.h"
 #include "common/spec_checks.h"
 #include "common/status_macros.h"
@@ -42,6 +45,15 @@ Activation LastActivation(const LayerSpec& layer) {
   return layer.has_activation() ? layer.activation().function() : LINEAR;
 }
 
+std::string NoteOfPolicy(const std::string& policy) {
+  return absl::StrCat(
+      "Layers have the dtype ", policy, ", which is left out: a job computes in float32",
+      policy == "float64"
+          ? "."
+          : ", unless precision { compute: BFLOAT16 } is in the job file; variables are float32 in "
+            "any case.");
+}
+
 class Assembly {
  public:
   Assembly(KerasGraph graph, KerasTraining training)
@@ -50,6 +62,8 @@ class Assembly {
   KerasModel Run() {
     NoteInputs();
     NoteSharedAverages();
+    NoteRescalings();
+    NoteAccuracies();
     MoveOutputToEnd();
     for (size_t i = 0; i < graph_.outputs.size(); ++i) SettleOutput(i);
     for (const LayerSpec& layer : graph_.layers) *result_.model.add_layers() = layer;
@@ -95,6 +109,60 @@ class Assembly {
           "' is called several times: in training Keras moves its averages by each call, one after "
           "the other, and Millrace once, by the mean of the calls' statistics."));
     }
+  }
+
+  // Of features that some formats have divided already.
+  void NoteRescalings() {
+    for (const LayerSpec& layer : graph_.layers) {
+      const double scale = layer.rescaling().has_scale() ? layer.rescaling().scale() : 1;
+      if (!layer.has_rescaling() || BeforeIt(layer) != nullptr || !(scale > 0 && scale < 0.02)) {
+        continue;
+      }
+      const double left = ShortNumber(scale * 255);
+      const bool is_nothing = left == 1 && layer.rescaling().offset() == 0;
+      result_.notes.push_back(absl::StrCat(
+          "The layer '", PrintableName(layer.name()),
+          "' makes pictures of 0 to 255 smaller: those of image_folder, idx and cifar are divided "
+          "by 255 already. For these, set its scale to ",
+          left, is_nothing ? " or remove the layer." : "."));
+    }
+  }
+
+  // What Keras takes "accuracy" for follows from the output's width.
+  void NoteAccuracies() {
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const KerasOutput& output = training_.outputs[i];
+      const uint32_t units = UnitsOf(&*FindLayer(graph_.outputs[i]));
+      if (!output.accuracy_by_shape || output.spec.loss() != BINARY_CROSSENTROPY || units < 2) {
+        continue;
+      }
+      result_.notes.push_back(absl::StrCat(
+          "ACCURACY of '", PrintableName(graph_.outputs[i]), "', whose loss is binary, is the ",
+          "share of labels that are right, one by one (Keras's binary_accuracy); of its ", units,
+          " units, Keras's \"accuracy\" is the share of examples whose largest output and label "
+          "are "
+          "the same one (categorical_accuracy)."));
+    }
+  }
+
+  // The layer whose output is the only one that `layer` takes. Null: none is.
+  const LayerSpec* BeforeIt(const LayerSpec& layer) {
+    if (layer.inputs_size() > 1) return nullptr;
+    // In a chain: the one before it.
+    if (layer.inputs().empty()) return &layer == &graph_.layers.front() ? nullptr : &layer - 1;
+    const auto found = FindLayer(layer.inputs(0));
+    return found == graph_.layers.end() ? nullptr : &*found;
+  }
+
+  // How many numbers an output has last. 0: not known.
+  uint32_t UnitsOf(const LayerSpec* layer) {
+    for (size_t step = 0; layer != nullptr && step < graph_.layers.size(); ++step) {
+      if (layer->has_dense()) return layer->dense().units();
+      if (layer->has_conv2d()) return layer->conv2d().filters();
+      if (!layer->has_activation() && !layer->has_dropout()) return 0;
+      layer = BeforeIt(*layer);
+    }
+    return 0;
   }
 
   // The last layer is compared with a label, in any case.
@@ -240,7 +308,11 @@ absl::StatusOr<KerasModel> ConvertKerasModel(absl::string_view json, const std::
         compile, ParseKerasJson(options.training, absl::StrCat(file_name, ": training_config")));
   }
   KerasTraining training = ReadKerasTraining(compile, graph.output_names, options.in_keras2_hdf5);
-  return Assembly(std::move(graph), std::move(training)).Run();
+  KerasModel model = Assembly(std::move(graph), std::move(training)).Run();
+  for (const std::string& policy : KerasFloatPolicies(parsed)) {
+    model.notes.push_back(NoteOfPolicy(policy));
+  }
+  return model;
 }
 
 }  // namespace millrace::client

@@ -122,6 +122,50 @@ TEST_P(KerasVersionTest, AUsersClassIsNotKerassOfTheSameName) {
 INSTANTIATE_TEST_SUITE_P(Versions, KerasVersionTest, ::testing::Values("keras2", "keras3"),
                          [](const auto& instance) { return instance.param; });
 
+TEST(KerasModelTest, WhatSomeFormatsHaveDividedAlreadyIsNamed) {
+  const auto notes = [](const std::string& before, const std::string& fields) {
+    return ConvertOrFail(SequentialJson(absl::StrCat(
+                             before, R"({"class_name": "Rescaling", "config": {
+        "name": "r", )",
+                             fields, R"(}}, {"class_name": "Dense", "config": {"name": "d",
+        "units": 2}})")))
+        .notes;
+  };
+  EXPECT_THAT(notes("", R"("scale": 0.00392156862745098)"),
+              Contains(AllOf(HasSubstr("those of image_folder, idx and cifar are divided by 255 "
+                                       "already"),
+                             EndsWith("set its scale to 1 or remove the layer."))));
+  EXPECT_THAT(notes("", R"("scale": 0.00784313725490196, "offset": -1.0)"),
+              Contains(EndsWith("set its scale to 2.")));
+  const auto divided = Contains(HasSubstr("divided by 255 already"));
+  EXPECT_THAT(notes("", R"("scale": 0.5)"), Not(divided));
+  EXPECT_THAT(notes(R"({"class_name": "Flatten", "config": {"name": "f"}},)",
+                    R"("scale": 0.00392156862745098)"),
+              Not(divided));
+}
+
+TEST(KerasModelTest, PoliciesOfFloatsAreNamed) {
+  const auto notes = [](const std::string& dtype) {
+    return ConvertOrFail(SequentialJson(absl::StrCat(
+                             R"({"class_name": "Dense", "config": {"name": "d", "units": 2,
+                                 "dtype": )",
+                             dtype, "}}")))
+        .notes;
+  };
+  const auto named = [](const std::string& policy) {
+    return Contains(HasSubstr(absl::StrCat("Layers have the dtype ", policy,
+                                           ", which is left out: a "
+                                           "job computes in float32")));
+  };
+  EXPECT_THAT(notes(R"({"class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})"),
+              AllOf(named("mixed_bfloat16"),
+                    Contains(HasSubstr("unless precision { compute: BFLOAT16 } is in the job"))));
+  EXPECT_THAT(notes(R"({"class_name": "Policy", "config": {"name": "mixed_float16"}})"),
+              named("mixed_float16"));
+  EXPECT_THAT(notes(R"("float64")"), named("float64"));
+  EXPECT_THAT(notes(R"("float32")"), Not(Contains(HasSubstr("dtype"))));
+}
+
 TEST(KerasModelTest, WhatIsNoJsonIsNamedWithItsPlace) {
   EXPECT_THAT(ConversionError("{\n  \"class_name\": oops}"),
               HasSubstr("model.json:2:17: not JSON"));

@@ -216,14 +216,27 @@ google::protobuf::Message* KindOf(absl::string_view class_name, OptimizerSpec* s
   return nullptr;
 }
 
+// Keras's Adam with a weight decay is its AdamW, whose fields have the same values by default.
+absl::string_view WithoutAlias(absl::string_view class_name, const KerasJson& optimizer) {
+  const KerasJson& decay = ValueAt(ValueAt(optimizer, "config"), "weight_decay");
+  const bool decays = decay.is_number() && decay != 0;
+  return decays && absl::AsciiStrToLower(class_name) == "adam" ? "AdamW" : class_name;
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
                                                     bool in_keras2_hdf5) {
   OptimizerSpec spec;
-  const std::string name = KerasClassOf(optimizer);
-  google::protobuf::Message* kind =
-      KindOf(in_keras2_hdf5 ? absl::StripPrefix(name, "Custom>") : name, &spec);
+  const std::string whole_name = KerasClassOf(optimizer);
+  const absl::string_view name =
+      in_keras2_hdf5 ? absl::StripPrefix(whole_name, "Custom>") : whole_name;
+  // It scales losses, and only the gradients of small floats need that.
+  if (name == "LossScaleOptimizer") {
+    const KerasJson& inner = ValueAt(ValueAt(optimizer, "config"), "inner_optimizer");
+    if (inner.is_object()) return ConvertKerasOptimizer(inner, in_keras2_hdf5);
+  }
+  google::protobuf::Message* kind = KindOf(WithoutAlias(name, optimizer), &spec);
   if (kind == nullptr) {
     return KerasFieldError("optimizer", optimizer,
                            Choice(OptimizerSpec::descriptor()->FindOneofByName("kind")));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/keras/keras_config.h"
+#include "client/keras/keras_optimizer_notes.h"
 #include "client/keras/keras_values.h"
 #include "common/output_spec.h"
 
@@ -44,6 +45,11 @@ class TrainingReader {
       ReadMetrics(of("metrics"), &output);
       ReadMetrics(of("weighted_metrics"), &output);
     }
+    if (!ValueAt(compile_, "weighted_metrics").empty()) {
+      training_.notes.push_back(
+          "weighted_metrics are metrics as all others: weights of examples and of classes count in "
+          "losses, and in no metric.");
+    }
     return std::move(training_);
   }
 
@@ -59,7 +65,13 @@ class TrainingReader {
                                 : ValueAt(compile_, "optimizer_config");
     if (json.is_null()) return;
     absl::StatusOr<OptimizerSpec> spec = ConvertKerasOptimizer(json, in_keras2_hdf5_);
-    if (!spec.ok()) return LeaveOut(spec.status());
+    if (!spec.ok()) {
+      training_.notes.push_back(NoteOfRefusedKerasOptimizer(json, spec.status(), in_keras2_hdf5_));
+      return;
+    }
+    for (std::string& note : NotesOfKerasOptimizer(json, *spec)) {
+      training_.notes.push_back(std::move(note));
+    }
     training_.optimizer = *std::move(spec);
   }
 
@@ -72,9 +84,10 @@ class TrainingReader {
     *output = *std::move(converted);
     const KerasJson* fields = FindObject(loss, "config");
     if (output->spec.loss() == HUBER && fields != nullptr && !fields->contains("delta")) {
+      output->spec.set_huber_delta(1);  // So that the job has the field that may be another.
       training_.notes.push_back(
-          "Keras does not write the delta of Huber into its file: where it is not 1, set "
-          "huber_delta in model.outputs.");
+          "Keras does not write the delta of Huber into its file: huber_delta is 1, as Keras has "
+          "it by default; set the one that the model was compiled with.");
     }
   }
 
@@ -96,10 +109,30 @@ class TrainingReader {
         !MetricFits(metric->metric(), output->spec.loss())) {
       return LeaveOut(KerasFieldError("metrics", json, "one of the loss's kind"));
     }
+    NoteOtherAccuracy(json, metric->metric(), output);
     for (const MetricSpec& there : output->spec.metrics()) {
       if (there.metric() == metric->metric() && there.k() == metric->k()) return;
     }
     *output->spec.add_metrics() = *std::move(metric);
+  }
+
+  // ACCURACY is the one of the loss's kind.
+  void NoteOtherAccuracy(const KerasJson& json, Metric metric, KerasOutput* output) {
+    if (metric != ACCURACY) return;
+    const Loss loss = output->spec.loss();
+    const std::string name = KerasMetricEnumName(json);
+    const bool binary = name == "BINARY_ACCURACY";
+    const bool categorical =
+        name == "CATEGORICAL_ACCURACY" || name == "SPARSE_CATEGORICAL_ACCURACY";
+    if (!binary && !categorical) output->accuracy_by_shape = true;
+    if (loss == BINARY_CROSSENTROPY ? !categorical : !binary || loss == LOSS_UNSPECIFIED) return;
+    training_.notes.push_back(
+        absl::StrCat("metrics: ", ShowJson(json), ": ACCURACY of ", Loss_Name(loss),
+                     loss == BINARY_CROSSENTROPY
+                         ? " is the share of labels that are right, one by one (Keras's "
+                           "binary_accuracy)."
+                         : " is the share of examples whose class has the largest value (Keras's "
+                           "categorical_accuracy)."));
   }
 
   const KerasJson& compile_;

@@ -18,6 +18,9 @@ namespace millrace::client {
 struct KerasOutput {
   OutputSpec spec;           // Without layer and label; no loss: not known.
   bool from_logits = false;  // The loss takes what is before a softmax or sigmoid.
+  // Asked for as "accuracy", which Keras takes for one that fits the output's and the label's
+  // shape.
+  bool accuracy_by_shape = false;
 };
 
 struct KerasTraining {
@@ -39,6 +42,8 @@ absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
                                                     bool in_keras2_hdf5 = false);
 absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss);
 absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric);
+// "BINARY_ACCURACY", whether it is named so or as a class or a function.
+std::string KerasMetricEnumName(const KerasJson& metric);
 
 }  // namespace millrace::client
 

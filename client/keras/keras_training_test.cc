@@ -14,6 +14,7 @@ namespace millrace::client {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -91,6 +92,22 @@ TEST(KerasTrainingTest, SchedulesOfTheLearningRateAreKept) {
               HasSubstr("initial_learning_rate: null; must be a number"));
   EXPECT_THAT(OptimizerError(sgd("ExponentialDecay", R"("decay_steps": 0.5)")),
               HasSubstr("decay_steps: 0.5; must be a whole number, at least 1"));
+}
+
+// Keras's Adam decays weights apart from the gradient, as its AdamW does.
+TEST(KerasTrainingTest, AdamThatDecaysWeightsIsAdamW) {
+  ExpectOptimizer(R"({"class_name": "Adam", "config": {"learning_rate": 0.01, "beta_2": 0.99,
+                      "weight_decay": 0.0010000000474974513}})",
+                  "adamw { learning_rate: 0.01 beta_2: 0.99 weight_decay: 0.001 }");
+  ExpectOptimizer(R"({"class_name": "Adam", "config": {"weight_decay": 0}})", "adam {}");
+}
+
+TEST(KerasTrainingTest, WhatOnlyScalesLossesIsTheOptimizerWithinIt) {
+  ExpectOptimizer(R"({"class_name": "LossScaleOptimizer", "config": {"initial_scale": 32768.0,
+                      "inner_optimizer": {"class_name": "SGD", "config": {}}}})",
+                  "sgd {}");
+  EXPECT_THAT(OptimizerError(R"({"class_name": "LossScaleOptimizer", "config": {}})"),
+              HasSubstr("must be sgd, rmsprop"));
 }
 
 TEST(KerasTrainingTest, OptimizersThatComputeSomethingElseAreRefused) {
@@ -178,8 +195,82 @@ TEST(KerasTrainingTest, WhatKerasDoesNotWriteOfHuberIsNamed) {
         .notes;
   };
   EXPECT_THAT(notes(R"("name": "huber")"),
-              Contains(HasSubstr("does not write the delta of Huber into its file")));
+              ElementsAre(HasSubstr("does not write the delta of Huber into its file: huber_delta "
+                                    "is 1, as Keras has it by default")));
+  ExpectModel(
+      ConvertOrFail(Compiled("linear", R"("loss": {"class_name": "Huber", "config": {}})")).model,
+      R"(layers { name: "out" dense { units: 3 } } outputs { loss: HUBER huber_delta: 1 })");
   EXPECT_THAT(notes(R"("delta": 0.5)"), IsEmpty());
+}
+
+TEST(KerasTrainingTest, WhatIsLeftOfAnOptimizerIsTold) {
+  const auto note = [](const std::string& optimizer) {
+    const KerasModel converted = ConvertOrFail(
+        Compiled("linear", absl::StrCat(R"("loss": "mse", "optimizer": )", optimizer)));
+    EXPECT_FALSE(converted.optimizer.has_value());
+    return converted.notes.empty() ? "" : converted.notes.front();
+  };
+  EXPECT_EQ(note(R"({"class_name": "SGD", "config": {"learning_rate": {"class_name": "CosineDecay",
+                     "config": {"initial_learning_rate": 0.1, "decay_steps": 9}},
+                     "weight_decay": 0.01, "use_ema": true, "gradient_accumulation_steps": 4}})"),
+            "Left out of how the model was compiled: weight_decay: 0.01; must be 0.0 or left out "
+            "to be converted. The job has no optimizer now: all of SGD is left out, with its "
+            "learning rate and its schedule. Of optimizers, adamw alone has weight decay; without "
+            "momentum, an l2 of half of it in the regularizers of the layers does the same as "
+            "SGD's. Nothing stands for use_ema: variables are not averaged. For "
+            "gradient_accumulation_steps, take a batch_size 4 times as large: the mean gradient "
+            "is the same. What is left of it, to be set in the job file: optimizer { sgd { "
+            "learning_rate: 0.1 } schedule { cosine_decay { decay_steps: 9 } } }");
+  EXPECT_THAT(note(R"({"class_name": "Adam", "config": {"weight_decay": 0.5, "use_ema": true}})"),
+              HasSubstr("in the job file: optimizer { adamw { weight_decay: 0.5 } }"));
+  EXPECT_THAT(note(R"("lion")"), HasSubstr("all of lion is left out, with its learning rate. Set "
+                                           "optimizer in the job file."));
+}
+
+TEST(KerasTrainingTest, WhatFilesDoNotTellOfWeightDecayIsNamed) {
+  const auto notes = [](const std::string& name) {
+    return ConvertOrFail(
+               Compiled("linear", absl::StrCat(R"("loss": "mse", "optimizer": {"class_name": ")",
+                                               name, R"(", "config": {"weight_decay": 0.1}})")))
+        .notes;
+  };
+  EXPECT_THAT(notes("AdamW"), ElementsAre(HasSubstr("exclude_from_weight_decay named, Keras does "
+                                                    "not write into its file")));
+  EXPECT_THAT(notes("Adam"), ElementsAre(HasSubstr("Adam with weight_decay becomes adamw"),
+                                         HasSubstr("exclude_from_weight_decay")));
+}
+
+TEST(KerasTrainingTest, MetricsThatWeightsCountInAreNamed) {
+  const KerasModel converted = ConvertOrFail(
+      Compiled("linear", R"("loss": "mse", "weighted_metrics": ["mae"], "metrics": [])"));
+  EXPECT_EQ(converted.model.metrics_size(), 1);
+  EXPECT_THAT(converted.notes,
+              ElementsAre(HasSubstr("weighted_metrics are metrics as all others")));
+  EXPECT_THAT(ConvertOrFail(Compiled("linear", R"("loss": "mse", "weighted_metrics": null)")).notes,
+              IsEmpty());
+}
+
+TEST(KerasTrainingTest, AnAccuracyThatKerasComputesOtherwiseIsNamed) {
+  const auto notes = [](const std::string& loss, const std::string& metric) {
+    return ConvertOrFail(Compiled("linear", absl::StrCat(R"("loss": {"class_name": ")", loss,
+                                                         R"(", "config": {"from_logits": true}},
+                                                  "metrics": [")",
+                                                         metric, "\"]")))
+        .notes;
+  };
+  EXPECT_THAT(notes("BinaryCrossentropy", "accuracy"),
+              ElementsAre(HasSubstr("ACCURACY of 'out', whose loss is binary, is the share of "
+                                    "labels that are right, one by one (Keras's binary_accuracy); "
+                                    "of its 3 units, Keras's \"accuracy\" is the share of "
+                                    "examples")));
+  EXPECT_THAT(notes("BinaryCrossentropy", "categorical_accuracy"),
+              ElementsAre(HasSubstr("\"categorical_accuracy\": ACCURACY of BINARY_CROSSENTROPY is "
+                                    "the share of labels")));
+  EXPECT_THAT(notes("CategoricalCrossentropy", "binary_accuracy"),
+              ElementsAre(HasSubstr("ACCURACY of CATEGORICAL_CROSSENTROPY is the share of "
+                                    "examples")));
+  EXPECT_THAT(notes("BinaryCrossentropy", "binary_accuracy"), IsEmpty());
+  EXPECT_THAT(notes("CategoricalCrossentropy", "accuracy"), IsEmpty());
 }
 
 // The first output is another's input too.
