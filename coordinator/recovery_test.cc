@@ -295,21 +295,24 @@ TEST(RecoveryTest, JobThatNeverRanIsPlacedAgainWhenAServerLostItsDisk) {
 // It waited without end, and so did all jobs in a queue that were placed there.
 TEST(RecoveryTest, JobThatNeverRanBeginsElsewhereWhenAServerStaysAway) {
   CoordinatorOptions options;
-  options.restore_grace = absl::Seconds(1);
+  options.restore_grace = absl::Seconds(3);
+  Gate gate;
   FakeCluster cluster(2, options);
-  cluster.ps(0).set_on_create([](const std::string& /*job_id*/) {
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow");
+  cluster.ps(0).set_on_create([&gate](const std::string& /*job_id*/) {
+    gate.Pass();
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "it stops");
   });
   cluster.StartPs();
   cluster.AddWorker();
   JobSpec spec = PlainJob(30);
   spec.mutable_placement()->set_shards(1);
   const std::string job = cluster.Submit(spec).value();
-  cluster.AwaitNotice(job, "ps-0 (127.0.0.1:");
+  gate.AwaitSomebody();
   FakePs spare("spare");  // There are to be two.
   spare.Start(cluster.address());
+  gate.Open();
   cluster.ps(0).Kill();
-  cluster.AwaitNotice(job, "the job begins on other servers");
+  cluster.AwaitNotice(job, "ps-0 is gone for longer than 3s; the job begins on other servers");
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
   EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
 }

@@ -315,7 +315,8 @@ absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest
   const std::string no_before = WhyNotBefore(options.before);
   const auto stays = RemoveOld(*manifest, options.damaged, options.kept);
   std::vector<std::string> troubles = {WhyNoBest(manifest->best())};
-  if (options.before != manifest->best().checkpoint().number()) troubles.push_back(no_before);
+  const bool is_best = options.before == manifest->best().checkpoint().number();
+  if (!is_best || troubles[0].empty()) troubles.push_back(no_before);
   troubles.push_back(stays.ok() ? *stays
                                 : absl::StrCat("old checkpoints cannot be removed: ",
                                                std::string(stays.status().message())));

@@ -129,13 +129,15 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       MILLRACE_ASSIGN_OR_RETURN(const bool displaced,
                                 unmaker_.Displace(shards, job_->record().restored_from()));
       if (displaced) return absl::nullopt;
+      MILLRACE_ASSIGN_OR_RETURN(const bool left, unmaker_.LeaveMissing(shards));
+      if (left) return absl::nullopt;
       continue;
     }
     if (!missing.empty()) {
       if (is_new) {
         MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
-        MILLRACE_ASSIGN_OR_RETURN(const bool elsewhere, unmaker_.BeginElsewhere(shards));
-        if (elsewhere) return absl::nullopt;
+        MILLRACE_ASSIGN_OR_RETURN(const bool left, unmaker_.LeaveMissing(shards));
+        if (left) return absl::nullopt;
       } else {
         MILLRACE_ASSIGN_OR_RETURN(const bool remade, remaker_.ReplaceMissing(shards));
         if (remade) return absl::nullopt;
@@ -157,9 +159,6 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
     if (!closed_.empty() || !knows_closed_) MILLRACE_RETURN_IF_ERROR(NoteMayLackSteps());
     bool remade = false;
     MILLRACE_ASSIGN_OR_RETURN(auto statuses, BringAll(shards, is_new, &remade));
-    if (is_new && !remade && !statuses) {
-      MILLRACE_ASSIGN_OR_RETURN(remade, unmaker_.BeginElsewhere(shards));
-    }
     if (remade) return absl::nullopt;
     if (statuses && shards.Moved().empty()) return *std::move(statuses);
   }
@@ -236,11 +235,19 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   // A shard that is not there, or damaged, is as one whose server is away: the right disk may yet
   // be mounted.
   const bool may_come = makes || absl::IsNotFound(status) || absl::IsDataLoss(status);
-  const bool is_final = is_new || (may_come ? remaker_.IsHopeless() : !remaker_.waits_for_files());
+  // There was room for it where it was placed first.
+  const bool waits_for_room = is_full && job_->record().was_placed_elsewhere();
+  const bool is_final = is_new     ? !waits_for_room
+                        : may_come ? remaker_.IsHopeless()
+                                   : !remaker_.waits_for_files();
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
   bool unmade = false;
   if (is_new || (makes && absl::IsResourceExhausted(status))) {
     MILLRACE_ASSIGN_OR_RETURN(unmade, unmaker_.MakeWay(shards, status));
+  }
+  if (is_new) {
+    MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.LeaveFailed(shards, status));
+    if (*remade) return absl::nullopt;
   }
   // What is read of a checkpoint before it turns out to be damaged costs servers work as well.
   const bool is_costly = unmade || absl::IsDataLoss(status);
@@ -294,7 +301,8 @@ absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool is_new, bool* 
     default:
       if (is_new) {
         MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
-        MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.BeginElsewhere(shards));
+        MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.LeaveFailed(shards, dropped));
+        if (*remade) return false;
       } else if (remaker_.IsUnserved(shards, dropped)) {
         MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, dropped));
       }

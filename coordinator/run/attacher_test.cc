@@ -277,6 +277,15 @@ TEST_F(PlacedElsewhereTest, WhatIsMadeOfThePlacementBeforeAfterAllIsDroppedAgain
   EXPECT_EQ(servers_[1]->SpecOf(kNewJob, 1)->replicas(), 0u);
 }
 
+// Its first servers had room for it, and may be back.
+TEST_F(PlacedElsewhereTest, JobThatHasNoRoomThereWaits) {
+  servers_[1]->set_on_create([](const std::string& /*job_id*/) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "needs more memory than there is");
+  });
+  EXPECT_FALSE(Attach(absl::Minutes(1)));
+  EXPECT_THAT(job_->Status().message(), HasSubstr("needs more memory than there is"));
+}
+
 // It did not make way for others where another server had another trouble.
 TEST_F(AttacherTest, ErrorThatPassesDoesNotHideThatThereIsNoMemory) {
   for (int i = 0; i < kServers; ++i) Join(i);

@@ -26,7 +26,6 @@ constexpr absl::Duration kLookAgain = absl::Seconds(10);
 absl::StatusOr<bool> Unmaker::MakeWay(ShardGroup& shards, const absl::Status& status) {
   if (!absl::IsResourceExhausted(status)) return MakeWayInTime(shards);
   stuck_since_.reset();
-  held_up_since_.reset();
   if (environment_.memory_turn->Take(job_->id())) return false;
   MILLRACE_RETURN_IF_ERROR(Unmake(shards));
   return true;
@@ -36,7 +35,6 @@ absl::StatusOr<bool> Unmaker::MakeWayInTime(ShardGroup& shards) {
   environment_.memory_turn->GiveBack(job_->id());
   const absl::Time now = environment_.clock->Now();
   if (!stuck_since_) stuck_since_ = now;
-  if (!held_up_since_) held_up_since_ = now;
   if (now - *stuck_since_ < kKeptMade || unmade_without_ == shards.missing()) return false;
   MILLRACE_RETURN_IF_ERROR(Unmake(shards));
   return true;
@@ -55,18 +53,53 @@ absl::Status Unmaker::Unmake(ShardGroup& shards) {
   return tries_.BeginGeneration(tries_.generation() + 1);
 }
 
-// Returns whom, for people.
-std::string Unmaker::AvoidWhoIsWaitedFor(const ShardGroup& shards) {
+absl::StatusOr<bool> Unmaker::LeaveMissing(ShardGroup& shards) {
+  std::map<std::string, std::string> blamed;
   const auto& placements = shards.placements();
-  std::set<std::string> causes;
   for (uint32_t shard = 0; shard < placements.size(); ++shard) {
     if (shards.IsLocated(shard)) continue;
-    avoided_.Avoid(placements[shard].directory_id(), AvoidedServers::kHangs);
-    causes.insert(absl::StrCat(placements[shard].server(), " is gone"));
+    blamed[placements[shard].directory_id()] = absl::StrCat(placements[shard].server(), " is gone");
   }
-  if (!causes.empty()) return absl::StrJoin(causes, ", ");
-  avoided_.Avoid(placements[shards.failed_shard()].directory_id(), AvoidedServers::kHangs);
-  return absl::StrCat(shards.NameOf(shards.failed_shard()), " is not served");
+  return Leave(shards, blamed, /*at_once=*/false);
+}
+
+absl::StatusOr<bool> Unmaker::LeaveFailed(ShardGroup& shards, const absl::Status& status) {
+  if (absl::IsResourceExhausted(status) || absl::IsInvalidArgument(status)) {
+    return TakeMoreServers(shards);
+  }
+  const uint32_t failed = shards.failed_shard();
+  return Leave(shards,
+               {{shards.placements()[failed].directory_id(),
+                 absl::StrCat(shards.NameOf(failed), " is not served")}},
+               /*at_once=*/absl::IsDeadlineExceeded(status));
+}
+
+absl::StatusOr<bool> Unmaker::Leave(ShardGroup& shards,
+                                    const std::map<std::string, std::string>& blamed,
+                                    bool at_once) {
+  std::vector<std::string> directories;
+  for (const auto& [directory, what] : blamed) directories.push_back(directory);
+  troubles_.Note(directories);
+  const absl::Duration grace = environment_.restore_grace;
+  const absl::Time now = environment_.clock->Now();
+  if (now < look_again_) return false;
+  std::vector<std::string> causes;
+  for (const auto& [directory, what] : blamed) {
+    if (!at_once && troubles_.Of(directory) < grace) continue;
+    avoided_.Avoid(directory, AvoidedServers::kHangs);
+    causes.push_back(what);
+  }
+  if (causes.empty()) return false;
+  look_again_ = now + kLookAgain;
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_others, HasOthers());
+  if (!has_others) {  // Those that were avoided before may be well by now.
+    avoided_.Clear();
+    return false;
+  }
+  MILLRACE_RETURN_IF_ERROR(Leave(
+      shards, absl::StrCat(absl::StrJoin(causes, ", "), " for longer than ",
+                           absl::FormatDuration(grace), "; the job begins on other servers")));
+  return true;
 }
 
 // It may be we who cannot call anybody.
@@ -85,17 +118,33 @@ absl::StatusOr<bool> Unmaker::HasOthers() {
   return has_others;
 }
 
-absl::StatusOr<bool> Unmaker::BeginElsewhere(ShardGroup& shards) {
+// The servers that were left may be back, and others may have come.
+absl::StatusOr<bool> Unmaker::TakeMoreServers(ShardGroup& shards) {
   const absl::Time now = environment_.clock->Now();
-  const absl::Duration grace = environment_.restore_grace;
-  if (!held_up_since_ || now - *held_up_since_ < grace || now < look_again_) return false;
+  if (!job_->record().was_placed_elsewhere() || now < look_again_) return false;
   look_again_ = now + kLookAgain;
-  const std::string whom = AvoidWhoIsWaitedFor(shards);
-  MILLRACE_ASSIGN_OR_RETURN(const bool has_others, HasOthers());
-  if (!has_others) {  // Those that were avoided before may be well by now.
-    avoided_.Clear();
-    return false;
+  std::set<std::string> taken;
+  for (const ShardPlacement& placement : shards.placements()) {
+    taken.insert(placement.directory_id());
   }
+  for (const PsMember& member : environment_.registry->PsServers()) {
+    const RegisterPs& ps = member.registration;
+    if (taken.contains(ps.directory_id())) continue;
+    const bool can_be_called = CanBeCalled(ps.address(), ps.directory_id(), job_->id());
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (!can_be_called) continue;
+    avoided_.Clear();
+    MILLRACE_RETURN_IF_ERROR(Leave(
+        shards, absl::StrCat("there is no room for the job on the servers that are left, and ",
+                             ps.name(), " is there; the job begins on all of them")));
+    return true;
+  }
+  return false;
+}
+
+// What cannot be dropped now is dropped before anything is made in its place, and otherwise later.
+absl::Status Unmaker::Leave(ShardGroup& shards, const std::string& notice) {
+  environment_.memory_turn->GiveBack(job_->id());
   const absl::Status dropped = shards.Unmake(tries_.generation(), /*all=*/true);
   LOG_IF(WARNING, !dropped.ok()) << job_->id() << ": " << dropped;
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
@@ -108,9 +157,8 @@ absl::StatusOr<bool> Unmaker::BeginElsewhere(ShardGroup& shards) {
     record.set_was_placed_elsewhere(true);
   }));
   if (environment_.drop_strays) environment_.drop_strays(strays);
-  job_->AppendNotice(absl::StrCat(whom, " for longer than ", absl::FormatDuration(grace),
-                                  "; the job begins on other servers"));
-  return true;
+  job_->AppendNotice(notice);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Unmaker::Displace(ShardGroup& shards, const RestoredFrom& from) {

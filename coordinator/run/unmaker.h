@@ -15,6 +15,7 @@
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
+#include "coordinator/run/server_troubles.h"
 #include "coordinator/shards/shard_group.h"
 
 namespace millrace::coordinator {
@@ -30,12 +31,12 @@ class Unmaker {
         inbox_(inbox),
         reporter_(reporter),
         tries_(*tries),
-        avoided_(environment->clock) {}
+        avoided_(environment->clock),
+        troubles_(environment->clock) {}
 
   // Of one Attach.
   void Begin() {
     stuck_since_.reset();
-    held_up_since_.reset();
     unmade_without_.reset();
     look_again_ = absl::InfinitePast();
   }
@@ -51,11 +52,14 @@ class Unmaker {
   // for the memory that it has elsewhere.
   absl::StatusOr<bool> MakeWayInTime(ShardGroup& shards);
 
-  // Call it after MakeWay or MakeWayInTime. Where a new job has waited for a server for longer than
-  // --restore_grace, other than for memory, and others are there, it forgets where the job was
-  // placed, and avoids that server; what was made of it is dropped, where that cannot be done now
-  // later. False: the job stays where it is. Blocks for a call to each of the others.
-  absl::StatusOr<bool> BeginElsewhere(ShardGroup& shards);
+  // A new job waits for servers that are not there, or a call of all shards has failed with
+  // `status`. Where a server has held it up so for longer than --restore_grace without a break, or
+  // for the whole time that a call has, and others are there, this forgets where the job was
+  // placed, and avoids that server. It does so too where there is no room on these others for a job
+  // that was placed there so, and more of them have come. What was made is dropped, now or later.
+  // False: the job stays where it is. Block for a call to each of the others.
+  absl::StatusOr<bool> LeaveMissing(ShardGroup& shards);
+  absl::StatusOr<bool> LeaveFailed(ShardGroup& shards, const absl::Status& status);
   const AvoidedServers& avoided() const { return avoided_; }
 
   // Drops what servers have made of the job already, which nobody would look for later, and forgets
@@ -65,8 +69,12 @@ class Unmaker {
 
  private:
   absl::Status Unmake(ShardGroup& shards);
-  std::string AvoidWhoIsWaitedFor(const ShardGroup& shards);
+  // `blamed`: by directory, what is wrong, for people.
+  absl::StatusOr<bool> Leave(ShardGroup& shards, const std::map<std::string, std::string>& blamed,
+                             bool at_once);
+  absl::Status Leave(ShardGroup& shards, const std::string& notice);
   absl::StatusOr<bool> HasOthers();
+  absl::StatusOr<bool> TakeMoreServers(ShardGroup& shards);
 
   Job* const job_;
   const RunnerEnvironment& environment_;
@@ -75,10 +83,11 @@ class Unmaker {
   AttachTries& tries_;
 
   AvoidedServers avoided_;
+  ServerTroubles troubles_;
 
-  // A new job waits for a server since then; nothing: it does not, or for memory.
-  absl::optional<absl::Time> held_up_since_;
-  absl::optional<absl::Time> stuck_since_;  // The same, or since it has tried to drop its shards.
+  // A new job waits for a server since then, or has tried to drop its shards; nothing: it does not,
+  // or for memory.
+  absl::optional<absl::Time> stuck_since_;
   // The servers that were missing when what it had made was dropped, and nothing was made since.
   absl::optional<std::map<std::string, std::string>> unmade_without_;
   absl::Time look_again_ = absl::InfinitePast();  // For others.

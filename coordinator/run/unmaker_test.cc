@@ -28,11 +28,30 @@ class UnmakerTest : public OneShardFixture {
 };
 
 // There is another server.
-class BeginElsewhereTest : public UnmakerTest {
+class LeaveTest : public UnmakerTest {
  protected:
-  BeginElsewhereTest() {
+  LeaveTest() {
     other_.Serve();
     Join(other_);
+  }
+
+  // The calls of shard 0 fail so.
+  bool LeaveFailed(absl::StatusCode code = absl::StatusCode::kUnavailable) {
+    return unmaker_.LeaveFailed(*shards_, absl::Status(code, "")).value();
+  }
+
+  // The same again and again, for as long as this.
+  bool LeaveFailedFor(absl::Duration time) {
+    for (const absl::Time end = clock_.Now() + time; clock_.Now() < end;) {
+      if (LeaveFailed()) return true;
+      clock_.Advance(absl::Seconds(30));
+    }
+    return LeaveFailed();
+  }
+
+  void ExpectPlacedNowhere() {
+    EXPECT_EQ(job_->record().shards_size(), 0);
+    EXPECT_TRUE(job_->record().was_placed_elsewhere());
   }
 
   FakePs other_{"ps-1"};
@@ -68,56 +87,69 @@ TEST_F(UnmakerTest, DisplacedJobIsPlacedNowhere) {
   EXPECT_EQ(job_->record().shards_size(), 0);
 }
 
-// It waits for a server since the first call.
-TEST_F(BeginElsewhereTest, JobThatAServerHoldsUpForLongBeginsElsewhere) {
-  EXPECT_FALSE(unmaker_.MakeWayInTime(*shards_).value());
-  clock_.Advance(environment_.restore_grace - absl::Seconds(1));
-  EXPECT_FALSE(unmaker_.BeginElsewhere(*shards_).value());
-  clock_.Advance(absl::Seconds(1));
-  EXPECT_TRUE(unmaker_.BeginElsewhere(*shards_).value());
-  EXPECT_EQ(job_->record().shards_size(), 0);
-  EXPECT_TRUE(job_->record().was_placed_elsewhere());
+TEST_F(LeaveTest, ServerThatDoesNotServeANewJobForLongIsLeft) {
+  EXPECT_FALSE(LeaveFailedFor(environment_.restore_grace - absl::Seconds(30)));
+  EXPECT_EQ(job_->record().shards_size(), 1);
+  clock_.Advance(absl::Seconds(30));
+  EXPECT_TRUE(LeaveFailed());
+  ExpectPlacedNowhere();
   EXPECT_THAT(server_.Shards(job_->id()), IsEmpty());
   EXPECT_TRUE(unmaker_.avoided().Contains(server_.directory_id()));
   EXPECT_FALSE(unmaker_.avoided().Contains(other_.directory_id()));
 }
 
-TEST_F(BeginElsewhereTest, JobWhoseServerStaysAwayBeginsElsewhereAndWhatThatHasIsDroppedLater) {
+// It was left for one failure, long after another one.
+TEST_F(LeaveTest, ServerThatFailsNowAndThenIsNotLeft) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(LeaveFailed());
+    clock_.Advance(environment_.restore_grace);
+  }
+}
+
+TEST_F(LeaveTest, ServerThatWasGivenAllTheTimeThatACallHasIsLeftAtOnce) {
+  EXPECT_TRUE(LeaveFailed(absl::StatusCode::kDeadlineExceeded));
+  ExpectPlacedNowhere();
+}
+
+TEST_F(LeaveTest, ServerThatStaysAwayIsLeftAndWhatItHasIsDroppedLater) {
   std::vector<StrayShard> strays;
   environment_.drop_strays = [&strays](const auto& dropped) { strays = dropped; };
   registry_.Remove(1, "it dies");
   EXPECT_NE(shards_->Locate(), "");
-  EXPECT_FALSE(unmaker_.MakeWayInTime(*shards_).value());
-  clock_.Advance(environment_.restore_grace);
-  EXPECT_TRUE(unmaker_.BeginElsewhere(*shards_).value());
-  EXPECT_EQ(job_->record().shards_size(), 0);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(unmaker_.LeaveMissing(*shards_).value());
+    clock_.Advance(environment_.restore_grace / 4);
+  }
+  EXPECT_TRUE(unmaker_.LeaveMissing(*shards_).value());
+  ExpectPlacedNowhere();
   ASSERT_THAT(strays, SizeIs(1));
   EXPECT_EQ(strays[0].directory_id, server_.directory_id());
   EXPECT_THAT(NoticesOf(*job_),
               Contains(HasSubstr("ps-0 is gone for longer than 2m; the job begins")));
 }
 
-TEST_F(BeginElsewhereTest, JobThatWaitedForMemoryMeanwhileWaitsForTheServerOnce) {
-  EXPECT_FALSE(unmaker_.MakeWayInTime(*shards_).value());
-  clock_.Advance(environment_.restore_grace);
-  EXPECT_FALSE(unmaker_.MakeWay(*shards_, NoMemory()).value());
-  EXPECT_FALSE(unmaker_.BeginElsewhere(*shards_).value());
-}
-
-TEST_F(BeginElsewhereTest, JobStaysWhereItIsWhileTheOthersCannotBeCalled) {
+TEST_F(LeaveTest, JobStaysWhereItIsWhileTheOthersCannotBeCalled) {
   other_.Kill();
-  unmaker_.MakeWayInTime(*shards_).IgnoreError();
-  clock_.Advance(environment_.restore_grace);
-  EXPECT_FALSE(unmaker_.BeginElsewhere(*shards_).value());
+  EXPECT_FALSE(LeaveFailedFor(environment_.restore_grace));
   EXPECT_EQ(job_->record().shards_size(), 1);
 }
 
-TEST_F(BeginElsewhereTest, JobStaysWhereItIsWhileThereAreTooFewOthers) {
+TEST_F(LeaveTest, JobStaysWhereItIsWhileThereAreTooFewOthers) {
   environment_.min_ps = 3;
-  unmaker_.MakeWayInTime(*shards_).IgnoreError();
-  clock_.Advance(environment_.restore_grace);
-  EXPECT_FALSE(unmaker_.BeginElsewhere(*shards_).value());
+  EXPECT_FALSE(LeaveFailedFor(environment_.restore_grace));
   EXPECT_EQ(job_->record().shards_size(), 1);
+}
+
+// It failed, or waited for the memory of one server beside another that was empty.
+TEST_F(LeaveTest, JobWithoutRoomWhereItWentTakesMoreServers) {
+  for (const auto code :
+       {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInvalidArgument}) {
+    EXPECT_FALSE(LeaveFailed(code)) << "it is where it was placed first";
+  }
+  ASSERT_TRUE(job_->Update([](JobRecord& record) { record.set_was_placed_elsewhere(true); }).ok());
+  EXPECT_TRUE(LeaveFailed(absl::StatusCode::kResourceExhausted));
+  ExpectPlacedNowhere();
+  EXPECT_THAT(NoticesOf(*job_), Contains(HasSubstr("and ps-1 is there; the job begins on all")));
 }
 
 }  // namespace

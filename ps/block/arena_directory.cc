@@ -232,9 +232,8 @@ void RemoveEmpty(const std::string& path) {
   if (age > kLongestMaking) rmdir(path.c_str());  // If it is empty.
 }
 
-// Whether the data directory of an arena that nobody uses is still there.
-bool HasDataDirectory(const std::string& arena) {
-  const absl::optional<std::string> text = ReadFile(PathIn(arena, kHeaderFile));
+// Whether the data directory is still there of an arena that nobody uses and that has this header.
+bool HasDataDirectory(const absl::optional<std::string>& text) {
   if (!text.has_value()) return false;  // Its making or removal was cut short.
   const absl::optional<Header> header = ParseHeader(*text);
   if (!header.has_value()) return true;                 // Another version's.
@@ -319,13 +318,16 @@ void RemoveLostArenas(const std::string& parent) {
   for (const std::string& name : ListNames(parent)) {
     const std::string path = PathIn(parent, name);
     if (!absl::StartsWith(name, kDirectoryPrefix) || !CheckPrivate(path).ok()) continue;
-    if (HasDataDirectory(path)) continue;  // Before locking: its server may be about to open it.
+    const absl::optional<std::string> header = ReadFile(PathIn(path, kHeaderFile));
+    if (HasDataDirectory(header)) continue;  // Before locking: its server may be about to open it.
     const absl::StatusOr<int> lock = Lock(PathIn(path, kLockFile), /*flags=*/0);
     if (!lock.ok()) {
       RemoveEmpty(path);
       continue;
     }
-    if (!HasDataDirectory(path)) {
+    // Who has used it meanwhile has written its own. The data directory may not answer, and is not
+    // asked again under the lock.
+    if (ReadFile(PathIn(path, kHeaderFile)) == header) {
       LOG(INFO) << "removes " << path << ", whose data directory is gone";
       DeleteDirectory(path);
     }

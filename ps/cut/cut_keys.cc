@@ -46,6 +46,7 @@ std::string HadCutKey(absl::string_view shard_key) { return absl::StrCat("H", sh
 std::string DroppedPrefix() { return "D"; }
 std::string DroppedKey(absl::string_view shard_key) { return absl::StrCat("D", shard_key); }
 
+std::string NextNumberKey() { return "N"; }
 std::string CleanStopKey() { return "E"; }
 std::string DatabaseIdKey() { return "I"; }
 

@@ -4,6 +4,7 @@
 //   H <shard>                          the shard has had a cut
 //   D <shard>                          the shard has no record, and cuts with numbers below this
 //                                      one (decimal) are not to be of any: their files go
+//   N                                  the next cut's number is this one (decimal) or a later one
 //   E                                  the last stop was clean: see CutStore::MarkStopped
 //   I                                  the database's id, which is with its files too (database.cc)
 //
@@ -40,6 +41,7 @@ std::string HadCutPrefix();
 std::string DroppedKey(absl::string_view shard_key);
 std::string DroppedPrefix();
 
+std::string NextNumberKey();
 std::string CleanStopKey();
 std::string DatabaseIdKey();
 

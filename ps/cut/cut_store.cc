@@ -137,9 +137,10 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
   }
   Database::Changes changes;
   changes.put.emplace_back(RecordKey(shard_key), record.SerializeAsString());
-  if (entry.life == 0) changes.remove.push_back(DroppedKey(shard_key));
-  const bool begins_anew = entry.epoch < term.epoch && term.stepped_back_to.version() == 0;
-  if (begins_anew) changes.remove.push_back(HadCutKey(shard_key));
+  const bool steps_to_the_beginning =
+      entry.epoch < term.epoch && term.stepped_back_to.version() == 0;
+  const bool begins_anew = entry.life == 0 || steps_to_the_beginning;
+  if (begins_anew) changes.remove = {DroppedKey(shard_key), HadCutKey(shard_key)};
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
   TakeOut(shard_key, gone);
   {
@@ -346,8 +347,7 @@ absl::Status CutStore::DropShard(const std::string& job_id, uint32_t shard) {
   const std::string shard_key = ShardKey(job_id, shard);
   const Entry entry = Find(shard_key);
   Database::Changes changes;
-  changes.remove.push_back(RecordKey(shard_key));
-  if (entry.had_cut) changes.remove.push_back(HadCutKey(shard_key));
+  changes.remove = {RecordKey(shard_key), HadCutKey(shard_key)};
   if (!entry.cuts.empty() || !entry.removed.empty()) {
     changes.put.emplace_back(DroppedKey(shard_key), absl::StrCat(NextNumber()));
   }

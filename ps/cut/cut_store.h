@@ -157,8 +157,8 @@ class CutStore {
   // Files of dropped shards, and cuts that are none any more. Those that stay are remembered.
   // Returns whether all are gone.
   bool RemoveLeftovers(const std::vector<CutKey>& leftovers) ABSL_LOCKS_EXCLUDED(mutex_);
-  void KeepOrphan(const CutKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::map<std::string, uint64_t>> ListDropped();
+  void KeepStray(const CutKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<std::map<std::string, uint64_t>> ListDropped() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ForgetDropped(const std::map<std::string, uint64_t>& dropped);
   void NoteFirstCut(const std::string& shard_key) ABSL_LOCKS_EXCLUDED(mutex_);
   static Cut DamagedCut(uint64_t number);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "ps/cut/cut_file.h"
@@ -31,7 +32,9 @@ absl::StatusOr<std::unique_ptr<CutStore>> CutStore::Open(const std::string& path
 absl::Status CutStore::ReadRecords() {
   MILLRACE_ASSIGN_OR_RETURN(const auto records, database_->List(RecordPrefix()));
   MILLRACE_ASSIGN_OR_RETURN(const auto had_cut, database_->List(HadCutPrefix()));
+  MILLRACE_ASSIGN_OR_RETURN(const auto next_number, database_->Get(NextNumberKey()));
   MutexLock lock(&mutex_);
+  if (!absl::SimpleAtoi(next_number.value_or("0"), &next_number_)) next_number_ = 0;
   for (const auto& [key, value] : records) {
     Entry& entry = entries_[key.substr(RecordPrefix().size())];
     entry.life = ++lives_;
@@ -55,6 +58,8 @@ absl::StatusOr<std::map<std::string, uint64_t>> CutStore::ListDropped() {
   for (const auto& [key, value] : marks) {
     uint64_t limit = 0;
     if (!absl::SimpleAtoi(value, &limit)) limit = 0;  // It is damaged: nothing goes.
+    MutexLock lock(&mutex_);
+    next_number_ = std::max(next_number_, limit);
     dropped[key.substr(DroppedPrefix().size())] = limit;
   }
   return dropped;
@@ -74,7 +79,7 @@ absl::Status CutStore::FindCuts() {
     const Entry known = Find(key->shard_key);
     const auto mark = dropped.find(key->shard_key);
     if (known.life == 0 && (mark == dropped.end() || key->cut >= mark->second)) {
-      KeepOrphan(*key);
+      KeepStray(*key);
       continue;
     }
     if (known.life == 0 || std::count(known.removed.begin(), known.removed.end(), key->cut) > 0) {
@@ -100,19 +105,22 @@ absl::Status CutStore::FindCuts() {
 }
 
 // It is none of the next shard of its name, with whose record it goes.
-void CutStore::KeepOrphan(const CutKey& key) {
+void CutStore::KeepStray(const CutKey& key) {
   LOG(WARNING)
       << "the database does not know the shard of the cut " << CutFileName(key.shard_key, key.cut)
       << ": a record may have been lost; the file stays until a shard of that name is made "
-         "or dropped";
+         "or dropped, or somebody removes it";
   MutexLock lock(&mutex_);
   entries_[key.shard_key].removed.push_back(key.cut);
 }
 
+// No cut gets a number below theirs from then on: where a log of the database is lost they may come
+// back.
 absl::Status CutStore::ForgetDropped(const std::map<std::string, uint64_t>& dropped) {
   if (dropped.empty()) return absl::OkStatus();
   Database::Changes changes;
   for (const auto& [shard_key, limit] : dropped) changes.remove.push_back(DroppedKey(shard_key));
+  changes.put.emplace_back(NextNumberKey(), absl::StrCat(NextNumber()));
   return database_->Commit(changes);
 }
 

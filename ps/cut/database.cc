@@ -12,9 +12,9 @@
 //    what is needed there.
 //
 // Files and records are of no use without each other, and may be on disks of which one is not there
-// now, or was put back from an older copy alone: records without their files would be shards that
-// begin anew, and files without records are nobody's. So both have the same random id, the files in
-// a file beside them. That comes first, and means nothing as long as the records have none.
+// now: records without their files would be shards that begin anew, and files without records are
+// nobody's. So both have the same random id, the files in a file beside them. That comes first, and
+// means nothing as long as the records have none.
 //
 // RocksDB could adopt such files (IngestExternalFile), so that they were part of its key space. It
 // is not asked to: after an error of its disk that it has recovered from, version 7.8 reserves no
@@ -26,6 +26,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/random/random.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -69,6 +70,26 @@ absl::Status FromReading(const rocksdb::Status& status, absl::string_view what) 
   return absl::DataLossError(error.message());
 }
 
+std::string BulkDirectory(const std::string& path) { return absl::StrCat(path, ".bulk"); }
+
+// Before RocksDB makes a new database where there is none. Who looked after that would find one the
+// next time.
+absl::Status CheckRecords(const FileSystemPtr& files, const std::string& path) {
+  const rocksdb::IOStatus found =
+      files->FileExists(absl::StrCat(path, "/CURRENT"), rocksdb::IOOptions(), nullptr);
+  std::vector<std::string> names;
+  if (!found.IsNotFound() ||
+      !files->GetChildren(BulkDirectory(path), rocksdb::IOOptions(), &names, nullptr).ok()) {
+    return absl::OkStatus();
+  }
+  const auto is_cut = [](const std::string& name) { return ParseCutFileName(name).has_value(); };
+  const auto cuts = std::count_if(names.begin(), names.end(), is_cut);
+  if (cuts == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the database ", path, " is missing or empty, which says whose the ", cuts, " cuts in ",
+      BulkDirectory(path), " are; restore it, or give the server an empty --data_dir"));
+}
+
 }  // namespace
 
 void StagedLeftovers::Add(std::string path) {
@@ -96,18 +117,15 @@ StagedFile::~StagedFile() {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path,
                                                          const DatabaseOptions& options) {
-  const bool is_new = options.file_system
-                          ->FileExists(absl::StrCat(path, "/CURRENT"), rocksdb::IOOptions(),
-                                       /*dbg=*/nullptr)
-                          .IsNotFound();
+  MILLRACE_RETURN_IF_ERROR(CheckRecords(options.file_system, path));
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<RocksDatabase> rocks,
                             // Whoever has the shards sees which steps they lack.
                             RocksDatabase::Open(path, {.file_system = options.file_system,
                                                        .clock = options.clock,
                                                        .damaged_logs = DamagedLogs::kCutShort}));
   std::unique_ptr<Database> database(
-      new Database(std::move(rocks), absl::StrCat(path, ".bulk"), options.fault));
-  MILLRACE_RETURN_IF_ERROR(database->OpenDirectory(is_new));
+      new Database(std::move(rocks), BulkDirectory(path), options.fault));
+  MILLRACE_RETURN_IF_ERROR(database->OpenDirectory());
   MILLRACE_RETURN_IF_ERROR(database->RemoveStaged());
   return database;
 }
@@ -139,26 +157,25 @@ absl::StatusOr<bool> Database::HasRecords() const {
   return !records.empty();
 }
 
-absl::Status Database::CheckIds(bool is_new) {
+absl::Status Database::CheckIds() {
   const std::string path = PathOf(kDatabaseIdFile);
   MILLRACE_ASSIGN_OR_RETURN(const absl::optional<std::string> own, rocks_->Get(DatabaseIdKey()));
   absl::StatusOr<std::string> there = ReadWholeFile(rocks_->file_system(), path);
   if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+  if (there.ok()) absl::StripAsciiWhitespace(&*there);
   if (own.has_value() && there.ok() && *there == *own) return absl::OkStatus();
   MILLRACE_ASSIGN_OR_RETURN(const bool has_records, HasRecords());
   if (own.has_value() && has_records) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the directory ", directory_, " is not the one that has the values of the shards in ",
-        rocks_->path(), there.ok() ? ": it is another one's" : ": it is empty (is it mounted?)",
-        "; put the right one there, or give the server an empty --data_dir"));
-  }
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> files, ListFiles());
-  std::erase(files, kDatabaseIdFile);
-  if (is_new && !files.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListFiles());
+    std::string how = "it is empty (is it mounted?)";
+    if (!files.empty()) {
+      how = absl::StrCat(there.ok() ? "its DATABASE_ID is another one" : "it has no DATABASE_ID",
+                         " (where it is the right one all the same, write ", *own, " there)");
+    }
     return absl::FailedPreconditionError(
-        absl::StrCat("the database ", rocks_->path(), " is missing or empty, which says whose the ",
-                     files.size(), " files in ", directory_,
-                     " are; restore it, or give the server an empty --data_dir"));
+        absl::StrCat("the directory ", directory_,
+                     " is not the one that has the values of the shards in ", rocks_->path(), ": ",
+                     how, "; put the right one there, or give the server an empty ", "--data_dir"));
   }
   // A start that was cut short has left its id, and nothing with it.
   const std::string id = there.ok() ? *there : RandomToken();
@@ -168,7 +185,7 @@ absl::Status Database::CheckIds(bool is_new) {
   return rocks_->Write(changes);
 }
 
-absl::Status Database::OpenDirectory(bool is_new) {
+absl::Status Database::OpenDirectory() {
   MILLRACE_RETURN_IF_ERROR(CheckNotMissing());
   const FileSystemPtr& files = rocks_->file_system();
   MILLRACE_RETURN_IF_ERROR(
@@ -180,7 +197,7 @@ absl::Status Database::OpenDirectory(bool is_new) {
                 absl::StrCat("cannot open ", directory_)));
   MILLRACE_ASSIGN_OR_RETURN(place_, DirectoryPlace::Of(directory_));
   direct_io_ = PrefersDirectIo(directory_);
-  return CheckIds(is_new);
+  return CheckIds();
 }
 
 absl::Status Database::CheckPlaces() const {

@@ -145,10 +145,10 @@ class Database {
 
  private:
   Database(std::unique_ptr<RocksDatabase> rocks, std::string directory, DatabaseFault fault);
-  // Makes the directory of the bulk files, or opens it. `is_new`: the records' was made just now.
-  absl::Status OpenDirectory(bool is_new);
+  // Makes the directory of the bulk files, or opens it.
+  absl::Status OpenDirectory();
   absl::Status CheckNotMissing() const;
-  absl::Status CheckIds(bool is_new);
+  absl::Status CheckIds();
   absl::StatusOr<bool> HasRecords() const;
   absl::Status RemoveStaged();
   // Removes staged files that could not be removed before. Those that still cannot are tried again

@@ -23,15 +23,16 @@ absl::Status ShardStore::Restore() {
   for (const StoredShard& each : stored) {
     absl::Status status = RestoreShard(each, whole);
     if (status.ok()) continue;
-    if (!absl::IsDataLoss(status)) {
-      // An older cut would lose steps that the disk may yet give back, or that another version of
-      // the program can read.
-      Await(each);
+    if (absl::IsUnavailable(status)) {
+      // An older cut would lose steps that the disk may yet give back. One whose job has ended is
+      // not made anew, and needs no memory.
+      if (!each.term.retired) Await(each);
       status = absl::UnavailableError(
           absl::StrCat(ShardName(each.spec.job_id(), each.spec.shard()),
-                       " is not served: ", std::string(status.message()), "; ",
-                       absl::IsUnavailable(status) ? "mend the disk" : "mend that",
-                       " and start the server again, or cancel the job"));
+                       " is not served: ", std::string(status.message()), "; mend ",
+                       "that and start the server again, or cancel the job"));
+    } else if (!absl::IsDataLoss(status)) {
+      return status;
     }
     LOG(ERROR) << status;
     shards_.AddDamaged(each.spec.job_id(), each.spec.shard(), status);
@@ -47,10 +48,10 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
                                             "start the server on a whole copy of its directory"));
   }
   absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
-  if (!plan.ok()) {
-    return absl::Status(plan.status().code(),
-                        absl::StrCat("this version of the program does not take its spec: ",
-                                     std::string(plan.status().message())));
+  if (!plan.ok()) {  // A version that does may be started next.
+    return absl::UnavailableError(
+        absl::StrCat("this version of the program does not take its spec: ",
+                     std::string(plan.status().message())));
   }
   if (stored.term.retired) {
     MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> retired,
