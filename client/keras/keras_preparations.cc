@@ -21,8 +21,9 @@ constexpr char kNothingForPictures[] =
 constexpr Preparation kPreparations[] = {
     {"Normalization",
      "Of a CSV column, number { subtract: MEAN divide: STDDEV } stands for it, and of pictures "
-     "data.train.normalization { mean: [...] stddev: [...] }; other features must be normalized in "
-     "their files, unless one mean and one variance hold for all numbers, as a Rescaling has them"},
+     "data.train.normalization { mean: [...] stddev: [...] }, of values from 0 to 1 where the "
+     "format or divide_by divides them by 255; other features must be normalized in their files, "
+     "unless one mean and one variance hold for all numbers, as a Rescaling has them"},
     {"StringLookup", kWords},
     {"IntegerLookup", kWords},
     {"Hashing",

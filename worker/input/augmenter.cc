@@ -22,9 +22,14 @@ uint32_t Choose(uint64_t bits, uint32_t count) {
 absl::Status Augmenter::Check(const Augmentation& /*spec*/, const ExampleSpec& example,
                               const std::string& field) {
   const TensorSpec& feature = example.features[0];
-  const bool pictures = example.features.size() == 1 && feature.shape.size() == 3 &&
-                        feature.type != ElementType::kId && !feature.ragged;
-  if (pictures) return absl::OkStatus();
+  const bool pictures =
+      example.features.size() == 1 && feature.shape.size() == 3 && !feature.ragged;
+  if (pictures && feature.type != ElementType::kId) return absl::OkStatus();
+  if (pictures) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ".augmentation: the feature '", feature.name,
+                     "' is of ids; must be of bytes or floats (", kWholeNumbersAsFloats, ")"));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(field, ".augmentation: examples have ", example.features.size(),
                    " features, the first of the shape [", absl::StrJoin(feature.shape, ", "),

@@ -137,6 +137,11 @@ TEST(AugmenterTest, OnlyPicturesAreChanged) {
           Augmenter::Check(Changes(1, true), FloatsAndClass({123}, 2), "data.train").message()),
       HasSubstr("data.train.augmentation: examples have 1 features, the first of the shape "
                 "[123]; must be pictures"));
+  ExampleSpec ids = kPictures;
+  ids.features[0].type = ElementType::kId;
+  EXPECT_THAT(std::string(Augmenter::Check(Changes(1, true), ids, "data.train").message()),
+              HasSubstr("data.train.augmentation: the feature 'features' is of ids; must be of "
+                        "bytes or floats (numpy's divide_by: 1"));
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct ExampleSpec {
   std::vector<TensorSpec> labels;    // Names differ.
 };
 
+// For messages: what makes floats of whole numbers, where these are no ids.
+inline constexpr char kWholeNumbersAsFloats[] = "numpy's divide_by: 1, tfrecord's type: FLOAT";
+
 // What most formats have: floats, called "features", and a class below `classes`, called "label".
 inline ExampleSpec FloatsAndClass(std::vector<uint64_t> shape, int64_t classes,
                                   std::string largest_id = "") {

@@ -99,7 +99,9 @@ absl::Status ExampleSummary::AddValues(const Tensor& tensor, absl::string_view f
       for (const int64_t id : tensor.ids) {
         if (id < 0 || id == std::numeric_limits<int64_t>::max()) {
           return absl::InvalidArgumentError(
-              absl::StrCat(spec->name, ": ", id, "; ids are whole numbers from 0, below 2^63 - 1"));
+              absl::StrCat(spec->name, ": ", id, "; ids are whole numbers from 0, below 2^63 - 1",
+                           id < 0 ? "; numbers that are no ids must be floats (" : "",
+                           id < 0 ? kWholeNumbersAsFloats : "", id < 0 ? ")" : ""));
         }
         if (id < spec->limit) continue;
         spec->limit = id + 1;

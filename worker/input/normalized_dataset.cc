@@ -64,11 +64,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> Normalize(std::unique_ptr<Dataset> data
   MILLRACE_RETURN_IF_ERROR(CheckNormalization(spec, path));
   const ExampleSpec& example = dataset->example();
   const TensorSpec& feature = example.features[0];
-  if (example.features.size() != 1 || feature.type != ElementType::kFloat ||
-      feature.shape.size() != 3) {
+  if (example.features.size() != 1 || feature.shape.size() != 3) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": examples have ", example.features.size(), " features, the first of the shape [",
         absl::StrJoin(feature.shape, ", "), "]; must be pictures, [height, width, channels]"));
+  }
+  if (feature.type != ElementType::kFloat) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": the feature '", feature.name, "' is of whole numbers; must be of floats: give it ",
+        "divide_by, 255 for pictures of bytes to be from 0 to 1, 1 to keep the values as they are",
+        feature.type == ElementType::kId ? " (of tfrecord's INT64: type: FLOAT)" : ""));
   }
   MILLRACE_ASSIGN_OR_RETURN(std::vector<float> means, SpreadOut(spec.mean(), feature.shape[2], 0.0f,
                                                                 absl::StrCat(path, ".mean")));

@@ -21,8 +21,11 @@ using ::testing::HasSubstr;
 // One example of the shape [1, 2, 3], with the values 1 to 6.
 class SixNumbers final : public Dataset {
  public:
-  explicit SixNumbers(std::vector<uint64_t> shape = {1, 2, 3})
-      : example_(FloatsAndClass(std::move(shape), 1)) {}
+  explicit SixNumbers(std::vector<uint64_t> shape = {1, 2, 3},
+                      ElementType type = ElementType::kFloat)
+      : example_(FloatsAndClass(std::move(shape), 1)) {
+    example_.features[0].type = type;
+  }
 
   uint64_t size() const override { return 1; }
   const ExampleSpec& example() const override { return example_; }
@@ -39,7 +42,7 @@ class SixNumbers final : public Dataset {
   }
 
  private:
-  const ExampleSpec example_;
+  ExampleSpec example_;
 };
 
 absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::string& text,
@@ -75,6 +78,20 @@ TEST(NormalizedDatasetTest, NumbersMustFitThePictures) {
   EXPECT_THAT(std::string(Open("mean: 1", {6}).status().message()),
               HasSubstr("data.train.normalization: examples have 1 features, the first of the "
                         "shape [6]; must be pictures"));
+}
+
+// Once it was said that they must be pictures, [height, width, channels], which they are.
+TEST(NormalizedDatasetTest, WholeNumbersMustBeDivided) {
+  const auto error = [](ElementType type) {
+    const auto dataset = Normalize(
+        std::make_unique<SixNumbers>(std::vector<uint64_t>{1, 2, 3}, type), {}, "data.train");
+    return std::string(dataset.status().message());
+  };
+  EXPECT_EQ(error(ElementType::kByte),
+            "data.train.normalization: the feature 'features' is of whole numbers; must be of "
+            "floats: give it divide_by, 255 for pictures of bytes to be from 0 to 1, 1 to keep the "
+            "values as they are");
+  EXPECT_THAT(error(ElementType::kId), HasSubstr("(of tfrecord's INT64: type: FLOAT)"));
 }
 
 }  // namespace

@@ -269,7 +269,9 @@ TEST_F(NumpyDatasetTest, WhatIsWrongWithOneOfSeveralLabelsNamesIt) {
   WriteTestFile(directory_, "z.npy",
                 Npy("{'descr': '|i1', 'fortran_order': False, 'shape': (4,), }",
                     std::string("\1\1\xfd\1", 4)));
-  EXPECT_THAT(Error(), HasSubstr("z.npy: example 2: z: -3; ids are whole numbers from 0"));
+  EXPECT_THAT(Error(), HasSubstr("z.npy: example 2: z: -3; ids are whole numbers from 0, below "
+                                 "2^63 - 1; numbers that are no ids must be floats (numpy's "
+                                 "divide_by: 1"));
 }
 
 TEST_F(NumpyDatasetTest, RowsOfSeveralFilesFollowEachOther) {

@@ -169,6 +169,24 @@ TEST(GraphTest, ConcatenatedShapesDifferAlongOneDimension) {
   EXPECT_THAT(plan->layers[0].output, ElementsAre(12));
 }
 
+TEST(GraphTest, OtherLayersTakeNumbers) {
+  ModelSpec spec;
+  spec.add_layers()->mutable_dense()->set_units(3);
+  spec.set_loss(SPARSE_CATEGORICAL_CROSSENTROPY);
+  ExampleSpec ids = Examples({"x"});
+  ids.features[0].type = ElementType::kId;
+  const std::string embed =
+      "model.layers[0] 'dense_0': it takes numbers, and the feature 'x' is of ids; put an "
+      "embedding layer between";
+  EXPECT_EQ(PlanModel(spec, ids).status().message(),
+            embed +
+                ", or have whole numbers as floats (numpy's divide_by: 1, tfrecord's type: "
+                "FLOAT, csv without as_id)");
+  ids.features[0].shape = {};
+  ids.features[0].ragged = true;
+  EXPECT_EQ(PlanModel(spec, ids).status().message(), embed);
+}
+
 TEST(GraphTest, EmbeddingsTakeIds) {
   ModelSpec spec;
   Embedding* embedding = spec.add_layers()->mutable_embedding();

@@ -73,7 +73,10 @@ absl::Status FillInputs(LayerPlan* layer, const ModelPlan& plan) {
     }
     if (layer->takes_ids) {
       return Invalid("it takes numbers, and the feature '", feature.name,
-                     "' is of ids; put an embedding layer between");
+                     "' is of ids; put an embedding layer between",
+                     feature.ragged ? ""
+                                    : absl::StrCat(", or have whole numbers as floats (",
+                                                   kWholeNumbersAsFloats, ", csv without as_id)"));
     }
     layer->spec.add_inputs(feature.name);
     layer->inputs.push_back(FeatureShape(feature));

@@ -17,6 +17,9 @@ namespace {
 
 using Layers = absl::Span<const LayerPlan>;
 
+// kWholeNumbersAsFloats, of labels.
+constexpr char kFloatLabels[] = "numpy's divide_by: 1, tfrecord's type: FLOAT, csv's number: true";
+
 std::string LayerPathOf(const OutputPlan& output, Layers layers) {
   return LayerPath(output.layer, layers[output.layer].spec.name());
 }
@@ -70,7 +73,7 @@ absl::Status FindLabel(const OutputSpec& spec, const ExampleSpec& examples, Outp
                  names.empty() ? "none" : absl::StrJoin(names, ", "));
 }
 
-absl::Status CheckLossShape(const OutputPlan& output, Layers layers) {
+absl::Status CheckLossShape(const OutputPlan& output, Layers layers, const ExampleSpec& examples) {
   const Shape& shape = layers[output.layer].output;
   const std::string whose = output.layer + 1 == layers.size() ? "the last output" : "its output";
   const std::string loss = Loss_Name(output.loss);
@@ -82,8 +85,12 @@ absl::Status CheckLossShape(const OutputPlan& output, Layers layers) {
                      ShapeString(shape), "; end the model with a flatten layer and a dense layer");
     case BINARY_CROSSENTROPY:
       if (shape == Shape{1} || (shape.size() == 1 && !output.label_is_id)) return absl::OkStatus();
-      return Invalid(LayerPathOf(output, layers), ": ", loss, " takes [1], ", whose, " is ",
-                     ShapeString(shape), "; end the model with a dense layer of 1 unit");
+      return Invalid(
+          LayerPathOf(output, layers), ": ", loss, " takes [1], ", whose, " is ",
+          ShapeString(shape), "; end the model with a dense layer of 1 unit",
+          ElementCount(examples.labels[output.label].shape) > 1
+              ? absl::StrCat(", or have the label's numbers as floats (", kFloatLabels, ")")
+              : "");
     case MEAN_SQUARED_ERROR:
     case MEAN_ABSOLUTE_ERROR:
     case HUBER:
@@ -122,7 +129,7 @@ absl::Status PlanOutput(const OutputSpec& spec, Layers layers, const ExampleSpec
   MILLRACE_RETURN_IF_ERROR(FindLabel(spec, examples, output));
   if (!single) output->name = layers[output->layer].spec.name();
   output->width = ElementCount(layers[output->layer].output);
-  MILLRACE_RETURN_IF_ERROR(CheckLossShape(*output, layers));
+  MILLRACE_RETURN_IF_ERROR(CheckLossShape(*output, layers, examples));
   MILLRACE_RETURN_IF_ERROR(CheckLogits(*output, layers));
   MILLRACE_RETURN_IF_ERROR(CheckClassWeights(*output));
   MILLRACE_RETURN_IF_ERROR(PlanMetrics(spec, output));
@@ -159,10 +166,14 @@ absl::Status CheckFloatLabel(const OutputPlan& output, Layers layers, const Tens
   if (label.type == ElementType::kFloat) {
     return Invalid(takes, "is ", ShapeString(label.shape), "; give the layer as many units");
   }
-  return Invalid(takes, "is a class; use ",
-                 output.loss == CATEGORICAL_CROSSENTROPY
-                     ? "SPARSE_CATEGORICAL_CROSSENTROPY"
-                     : "a label of floats, or SPARSE_CATEGORICAL_CROSSENTROPY");
+  if (ElementCount(label.shape) > 1) {
+    return Invalid(takes, "is of whole numbers; have them as floats (", kFloatLabels, ")");
+  }
+  if (output.loss == CATEGORICAL_CROSSENTROPY) {
+    return Invalid(takes, "is a class; use SPARSE_CATEGORICAL_CROSSENTROPY");
+  }
+  return Invalid(takes, "is a class; use a label of floats (", kFloatLabels,
+                 "), or SPARSE_CATEGORICAL_CROSSENTROPY");
 }
 
 }  // namespace

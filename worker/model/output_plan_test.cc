@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -99,8 +100,8 @@ TEST(OutputPlanTest, LabelsThatALossDoesNotTake) {
   EXPECT_EQ(
       PlanError("outputs { label: 'digit' loss: MEAN_SQUARED_ERROR }"),
       "model.outputs[0].loss: MEAN_SQUARED_ERROR takes floats, as many as the output [2] has, "
-      "the label 'digit' is a class; use a label of floats, or "
-      "SPARSE_CATEGORICAL_CROSSENTROPY");
+      "the label 'digit' is a class; use a label of floats (numpy's divide_by: 1, tfrecord's "
+      "type: FLOAT, csv's number: true), or SPARSE_CATEGORICAL_CROSSENTROPY");
   EXPECT_THAT(PlanError("outputs { label: 'digit' loss: CATEGORICAL_CROSSENTROPY }"),
               HasSubstr("the label 'digit' is a class; use SPARSE_CATEGORICAL_CROSSENTROPY"));
   EXPECT_EQ(PlanError("outputs { label: 'size' loss: SPARSE_CATEGORICAL_CROSSENTROPY }"),
@@ -109,6 +110,23 @@ TEST(OutputPlanTest, LabelsThatALossDoesNotTake) {
   EXPECT_THAT(PlanError(std::string(kSize) + "outputs { layer: 'a' label: 'size' loss: HUBER }"),
               HasSubstr("as many as the output [3] has, the label 'size' is [2]; give the layer as "
                         "many units"));
+}
+
+// Several whole numbers for each example, which are no class: 0 and 1 for each of several classes.
+TEST(OutputPlanTest, SeveralWholeNumbersMustBeFloats) {
+  ExampleSpec examples = TwoLabels();
+  examples.labels[1].type = ElementType::kId;
+  const std::string floats = "numpy's divide_by: 1, tfrecord's type: FLOAT, csv's number: true)";
+  for (const char* loss : {"HUBER", "CATEGORICAL_CROSSENTROPY"}) {
+    EXPECT_THAT(PlanError(absl::StrCat("outputs { label: 'size' loss: ", loss, " }"), examples),
+                HasSubstr("the label 'size' is of whole numbers; have them as floats (" + floats))
+        << loss;
+  }
+  EXPECT_THAT(
+      PlanError("outputs { label: 'size' loss: BINARY_CROSSENTROPY }", examples),
+      HasSubstr("end the model with a dense layer of 1 unit, or have the label's numbers as "
+                "floats (" +
+                floats));
 }
 
 TEST(OutputPlanTest, WhatDoesNotFitTheClasses) {
