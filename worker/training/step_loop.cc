@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "worker/catch_bad_alloc.h"
+#include "worker/start_job_thread.h"
 #include "worker/training/member_messages.h"
 #include "worker/training/plan_check.h"
 
@@ -19,6 +21,14 @@ void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<StepLoop>> StepLoop::Start(const StepLoopOptions& options,
+                                                          const SetRoute& route) {
+  auto loop = absl::WrapUnique(new StepLoop(options, route));
+  MILLRACE_ASSIGN_OR_RETURN(loop->thread_, StartJobThread("the job", options.start_thread,
+                                                          [loop = loop.get()] { loop->Run(); }));
+  return loop;
+}
+
 StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
     : options_(options),
       job_id_(route.job_id()),
@@ -26,7 +36,6 @@ StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
       board_(route.job_id(), options.clock),
       route_(route) {
   readiness_.Ask();
-  thread_ = std::thread([this] { Run(); });
 }
 
 StepLoop::~StepLoop() {
@@ -90,6 +99,7 @@ void StepLoop::Stop() {
 }
 
 void StepLoop::Join(absl::Duration patience) {
+  if (!thread_.joinable()) return;
   std::shared_ptr<ParameterClient> client;
   {
     MutexLock lock(&mutex_);
@@ -99,7 +109,7 @@ void StepLoop::Join(absl::Duration patience) {
     if (!ended_) client = RetireClient();
   }
   CancelIfAny(client);
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 std::shared_ptr<ParameterClient> StepLoop::RetireClient() {
@@ -119,7 +129,7 @@ void StepLoop::Run() {
     absl::visit([this](const auto& any) { Do(any); }, *task);
     if (!absl::holds_alternative<StepWork>(*task)) computed_at_ = options_.clock->Now();
   }
-  finisher_.Drain();
+  if (finisher_ != nullptr) finisher_->Drain();
   ReturnAllLeases();
   MutexLock lock(&mutex_);
   ended_ = true;
@@ -193,9 +203,14 @@ void StepLoop::Return(const std::vector<StepWork>& leases) {
 }
 
 absl::Status StepLoop::Prepare(const JobPlan& plan) {
+  if (finisher_ == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(finisher_,
+                              PushFinisher::Start(kPushesUnderWay, options_.start_thread));
+  }
   if (computation_ == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
-    computation_ = std::make_unique<JobComputation>(spec_, std::move(job));
+    MILLRACE_ASSIGN_OR_RETURN(computation_,
+                              JobComputation::Start(spec_, std::move(job), options_.start_thread));
   }
   const absl::Status same = CheckSamePlan(spec_, computation_->plan(), plan);
   // The files may be replaced before the next attempt.
@@ -220,7 +235,7 @@ void StepLoop::Do(const SetRoute& route) {
 
 void StepLoop::ReopenChangedData() {
   if (computation_ == nullptr || !computation_->data_changed()) return;
-  finisher_.Drain();  // Pushes that are under way use this computation's gradients.
+  finisher_->Drain();  // Pushes that are under way use this computation's gradients.
   computation_.reset();
   MutexLock lock(&mutex_);
   readiness_.AskAgain();

@@ -16,6 +16,7 @@
 #include "absl/types/variant.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/start_thread.h"
 #include "protos/cluster.pb.h"
 #include "worker/model/memory_budget.h"
 #include "worker/parameters/parameter_client.h"
@@ -38,6 +39,7 @@ struct StepLoopOptions {
   ParameterClientFactory make_client;
   JobPreparer* preparer = nullptr;          // Must outlive the loop.
   std::function<void(MemberMessage)> send;  // Thread-safe; does not block.
+  ThreadStarter start_thread = StartThread;
 };
 
 // A route is answered with JobPrepared as soon as the data are open, the model is made and both are
@@ -54,8 +56,10 @@ struct StepLoopOptions {
 // Thread-safe; no method but Join and the destructor blocks.
 class StepLoop {
  public:
-  // Starts the job's thread, which opens the data at once.
-  StepLoop(const StepLoopOptions& options, const SetRoute& route);
+  // Starts the job's thread, which opens the data at once. RESOURCE_EXHAUSTED: the system has none
+  // left.
+  static absl::StatusOr<std::shared_ptr<StepLoop>> Start(const StepLoopOptions& options,
+                                                         const SetRoute& route);
 
   // Stops if that was not done, and joins.
   ~StepLoop();
@@ -92,6 +96,8 @@ class StepLoop {
   // What the thread does next. A route: get ready for it.
   using Task = absl::variant<SetRoute, StepWork, Evaluate>;
 
+  StepLoop(const StepLoopOptions& options, const SetRoute& route);
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Blocks until there is something to do, or it is time to stop (none).
@@ -108,8 +114,8 @@ class StepLoop {
   void ReturnAllLeases() ABSL_LOCKS_EXCLUDED(mutex_);
   void Return(const std::vector<StepWork>& leases);
 
-  // Opens the data and makes the model unless that was done, and compares them with the plan.
-  // Blocks.
+  // Starts the threads that are missing, opens the data and makes the model unless that was done,
+  // and compares them with the plan. Blocks.
   absl::Status Prepare(const JobPlan& plan);
   // UNAVAILABLE: it is not done.
   absl::Status CheckPrepared() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -189,8 +195,9 @@ class StepLoop {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 
-  PushFinisher finisher_{kPushesUnderWay};  // Its steps use the rest.
-  std::thread thread_;                      // Last: it starts when the rest is ready.
+  // Its steps use the rest. The thread alone uses it; null until the job is being prepared.
+  std::unique_ptr<PushFinisher> finisher_;
+  std::thread thread_;  // Last: it starts when the rest is ready.
 };
 
 }  // namespace millrace::worker
