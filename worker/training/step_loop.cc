@@ -13,13 +13,6 @@
 #include "worker/training/plan_check.h"
 
 namespace millrace::worker {
-namespace {
-
-void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
-  if (client != nullptr) client->Cancel();
-}
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<StepLoop>> StepLoop::Start(const StepLoopOptions& options,
                                                           const SetRoute& route) {
@@ -60,10 +53,10 @@ void StepLoop::Reroute(const SetRoute& route) {
     changed_.SignalAll();
     if (newer) {
       queue_.KeepOnly(generation);
-      old = RetireClient();
+      old = std::move(client_);
     }
   }
-  CancelIfAny(old);
+  Retire(std::move(old));
 }
 
 void StepLoop::Add(const Lease& lease) {
@@ -106,15 +99,19 @@ void StepLoop::Join(absl::Duration patience) {
     const absl::Time deadline = options_.clock->Now() + patience;
     while (!ended_ && !options_.clock->WaitUntil(&changed_, &mutex_, deadline)) {
     }
-    if (!ended_) client = RetireClient();
+    if (!ended_) client = std::move(client_);
   }
-  CancelIfAny(client);
+  Retire(std::move(client));
   thread_.join();
 }
 
-std::shared_ptr<ParameterClient> StepLoop::RetireClient() {
-  if (client_ != nullptr) retired_.push_back(client_);
-  return std::move(client_);
+void StepLoop::Retire(std::shared_ptr<ParameterClient> client) {
+  if (client == nullptr) return;
+  client->Cancel();
+  // Not before: the thread would let go of it meanwhile, and leave the last reference here.
+  MutexLock lock(&mutex_);
+  retired_.push_back(std::move(client));
+  changed_.SignalAll();
 }
 
 bool StepLoop::LowerStepThan(uint64_t step) const {
@@ -137,7 +134,6 @@ void StepLoop::Run() {
 }
 
 absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
-  DestroyRetired();
   ReturnExpiredLeases();
   MutexLock lock(&mutex_);
   pull_.Forget();
@@ -150,6 +146,7 @@ absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
 }
 
 absl::optional<StepLoop::Task> StepLoop::NextTask() {
+  if (!retired_.empty()) return Task(std::exchange(retired_, {}));
   if (readiness_.Due(options_.clock->Now())) {
     readiness_.Begin();
     return Task(route_);
@@ -158,12 +155,6 @@ absl::optional<StepLoop::Task> StepLoop::NextTask() {
   if (!work.has_value()) return absl::nullopt;
   if (const auto* step = absl::get_if<StepWork>(&*work)) queue_.Begin(*step);
   return absl::visit([](const auto& any) { return Task(any); }, *work);
-}
-
-void StepLoop::DestroyRetired() {
-  std::vector<std::shared_ptr<ParameterClient>> retired;  // Outlives the lock.
-  MutexLock lock(&mutex_);
-  retired.swap(retired_);
 }
 
 void StepLoop::ReturnIdleLeases() {

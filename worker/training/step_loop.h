@@ -93,8 +93,10 @@ class StepLoop {
   void Join(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // Clients that were given up. The thread destroys them, since that may take a moment.
+  using Retired = std::vector<std::shared_ptr<ParameterClient>>;
   // What the thread does next. A route: get ready for it.
-  using Task = absl::variant<SetRoute, StepWork, Evaluate>;
+  using Task = absl::variant<Retired, SetRoute, StepWork, Evaluate>;
 
   StepLoop(const StepLoopOptions& options, const SetRoute& route);
 
@@ -103,7 +105,6 @@ class StepLoop {
   // Blocks until there is something to do, or it is time to stop (none).
   absl::optional<Task> WaitForTask() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DestroyRetired() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Where the job's data were found to have changed: prepares it anew, and tells the coordinator.
   void ReopenChangedData() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -120,6 +121,7 @@ class StepLoop {
   // UNAVAILABLE: it is not done.
   absl::Status CheckPrepared() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  void Do(const Retired& /*retired*/) {}  // They end with the task.
   void Do(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -159,9 +161,9 @@ class StepLoop {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void EndPull() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gives up the client, and with it all pulls and pushes; the next work makes a new one. The
-  // caller cancels what is returned (or null), without the lock.
-  std::shared_ptr<ParameterClient> RetireClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends all pulls and pushes of a client that was given up (or null), and leaves it to the thread.
+  // Does not block.
+  void Retire(std::shared_ptr<ParameterClient> client) ABSL_LOCKS_EXCLUDED(mutex_);
   bool LowerStepThan(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Takes the work out of the queue, unless it was called off. Returns whether there is something
@@ -188,8 +190,7 @@ class StepLoop {
   Readiness readiness_ ABSL_GUARDED_BY(mutex_);
   // For route_'s generation; null until a step needs it.
   std::shared_ptr<ParameterClient> client_ ABSL_GUARDED_BY(mutex_);
-  // Given up; the thread destroys them, since that may take a moment.
-  std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
+  Retired retired_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   PullUnderWay pull_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -126,6 +126,7 @@ void Trainer::Route(const SetRoute& route) {
   if (!loop->Continues(route)) {
     LOG(WARNING) << options_.worker_name << ": the id of job " << route.job_id()
                  << " stands for another job than before; has the coordinator lost its data?";
+    loop.reset();  // Its end may take long: not here.
     Forget(route.job_id());
     return StartJob(route);
   }

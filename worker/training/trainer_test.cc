@@ -350,6 +350,28 @@ TEST_F(FewThreadsTest, JobIsNotStartedLaterWhenNobodyWantsItAnyMore) {
   EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
 }
 
+// Destroying it may take half a minute, in which the coordinator heard nothing of the worker.
+TEST_F(TrainerTest, ClientOfAnOldRouteIsNotDestroyedByWhoTellsOfTheNewOne) {
+  std::promise<std::thread::id> gone;
+  std::future<std::thread::id> gone_in = gone.get_future();
+  world_.on_cancel = [this](uint64_t generation) {
+    if (generation != 1) return;
+    trainer_->Handle(LeaseMessage(2, 5, 6, /*generation=*/2));
+    world_.log.Await("client 2");  // The job's thread has no use for the old one any more.
+  };
+  world_.on_client_gone = [&gone](uint64_t generation) {
+    if (generation == 1) gone.set_value(std::this_thread::get_id());
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextStep().step(), 0);
+  Route(RouteMessage(FakeJob(), /*generation=*/2));
+  EXPECT_EQ(NextStep().step(), 5);
+  ASSERT_EQ(gone_in.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  EXPECT_NE(gone_in.get(), std::this_thread::get_id());
+  trainer_.reset();  // It uses `gone`.
+}
+
 TEST_F(TrainerTest, LeaseOfAJobWithoutARouteIsReturned) {
   Start();
   trainer_->Handle(LeaseMessage(3, 5, 6));
