@@ -22,6 +22,9 @@ inline absl::StatusOr<std::thread> StartThread(std::function<void()> run) {
   }
 }
 
+// StartThread, or what a test puts in its place. Thread-safe.
+using ThreadStarter = std::function<absl::StatusOr<std::thread>(std::function<void()> run)>;
+
 }  // namespace millrace
 
 #endif  // MILLRACE_COMMON_START_THREAD_H_

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -151,6 +150,10 @@ class WorkerImpl final : public Worker, private MemberListener {
         session_(ForSession(options, *device), this),
         trainer_(ForTrainer(options, std::move(device)),
                  [this](MemberMessage m) { session_.Send(std::move(m)); }),
+        stops_([this] {
+          stop_asked_.Wait();
+          StopNow();
+        }),
         leaves_without_device_([this] {
           if (loss_->Wait()) LeaveWithoutDevice();
         }) {
@@ -165,7 +168,7 @@ class WorkerImpl final : public Worker, private MemberListener {
   }
 
   void Stop() override {
-    BeginStop();
+    stop_asked_.Tell();
     stopped_.Wait();
   }
 
@@ -180,24 +183,20 @@ class WorkerImpl final : public Worker, private MemberListener {
   }
 
  private:
-  void BeginStop() {
-    std::call_once(stop_, [this] {
-      stops_ = std::thread([this] {
-        MemberMessage draining;
-        draining.mutable_draining();
-        session_.Send(std::move(draining));
-        trainer_.Stop();
-        session_.Leave(kGoodbye);
-        if (!loss_->why().ok() && !device_->AwaitCalls(last_calls_)) LeaveThreads();
-        stopped_.Tell();
-      });
-    });
+  void StopNow() {
+    MemberMessage draining;
+    draining.mutable_draining();
+    session_.Send(std::move(draining));
+    trainer_.Stop();
+    session_.Leave(kGoodbye);
+    if (!loss_->why().ok() && !device_->AwaitCalls(last_calls_)) LeaveThreads();
+    stopped_.Tell();
   }
 
   // Steps that wait for the device end by themselves, but calls of it may never return.
   void LeaveWithoutDevice() {
     LOG(ERROR) << "a worker leaves, since its device is lost: " << loss_->why().message();
-    BeginStop();
+    stop_asked_.Tell();
     if (stopped_.WaitFor(last_calls_)) return;
     LeaveThreads();
     session_.Leave(kGoodbye);
@@ -249,10 +248,10 @@ class WorkerImpl final : public Worker, private MemberListener {
   absl::Duration busy_then_;
   MemberSession session_;
   Trainer trainer_;
-  std::once_flag stop_;
-  std::thread stops_;
+  Ending stop_asked_;
   Ending stopped_;
   std::atomic<bool> hangs_{false};
+  std::thread stops_;  // From the start: by then the system may have none left.
   std::thread leaves_without_device_;
 };
 

@@ -1,7 +1,9 @@
 #include "coordinator/checkpoint/background_call.h"
 
+#include <thread>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/mutex.h"

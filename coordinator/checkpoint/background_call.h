@@ -4,17 +4,12 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/start_thread.h"
 
 namespace millrace::coordinator {
-
-// As StartThread.
-using ThreadStarter = std::function<absl::StatusOr<std::thread>(std::function<void()> run)>;
 
 // For work on file systems that may stop answering for as long as they like. Thread-safe.
 class BackgroundCall {

@@ -6,10 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/start_thread.h"
@@ -50,7 +48,7 @@ struct RunnerEnvironment {
   // Has shards dropped where their job does not place them any more. Must not block.
   std::function<void(const std::vector<StrayShard>& strays)> drop_strays;
   // Starts a runner's thread. RESOURCE_EXHAUSTED: the system has none left.
-  std::function<absl::StatusOr<std::thread>(std::function<void()> run)> start_thread = StartThread;
+  ThreadStarter start_thread = StartThread;
   // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
   // block.
   std::function<void()> on_ended;

@@ -3,19 +3,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/catch_bad_alloc.h"
+#include "worker/start_job_thread.h"
 
 namespace millrace::worker {
 
+absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Start(const Dataset* dataset,
+                                                              const StepOrder& order,
+                                                              size_t capacity, Change change,
+                                                              const ThreadStarter& start_thread) {
+  auto prefetcher = absl::WrapUnique(new Prefetcher(dataset, order, capacity, std::move(change)));
+  MILLRACE_ASSIGN_OR_RETURN(prefetcher->thread_,
+                            StartJobThread("the job's batches", start_thread,
+                                           [prefetcher = prefetcher.get()] { prefetcher->Run(); }));
+  return prefetcher;
+}
+
 Prefetcher::Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity,
                        Change change)
-    : dataset_(dataset),
-      order_(order),
-      capacity_(capacity),
-      change_(std::move(change)),
-      thread_([this] { Run(); }) {
+    : dataset_(dataset), order_(order), capacity_(capacity), change_(std::move(change)) {
   CHECK_GE(capacity, 1u);
 }
 
@@ -25,7 +34,7 @@ Prefetcher::~Prefetcher() {
     stopping_ = true;
   }
   work_.Signal();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Prefetcher::Expect(uint64_t step) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "common/mutex.h"
+#include "common/start_thread.h"
 #include "worker/input/batch.h"
 #include "worker/input/dataset.h"
 #include "worker/input/step_order.h"
@@ -30,8 +31,11 @@ class Prefetcher {
   using Change = std::function<void(uint64_t step, Batch* batch)>;
 
   // At most `capacity` steps are expected or ready at any time. `dataset` must outlive this object.
-  // `change` may be empty. REQUIRES: `order` was made for dataset->size() examples; capacity >= 1.
-  Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity, Change change = {});
+  // `change` may be empty. RESOURCE_EXHAUSTED: the system has no thread left.
+  // REQUIRES: `order` was made for dataset->size() examples; capacity >= 1.
+  static absl::StatusOr<std::unique_ptr<Prefetcher>> Start(
+      const Dataset* dataset, const StepOrder& order, size_t capacity, Change change = {},
+      const ThreadStarter& start_thread = StartThread);
 
   // Finishes the batch under way and stops.
   ~Prefetcher();
@@ -60,6 +64,8 @@ class Prefetcher {
   void Recycle(std::unique_ptr<Batch> batch) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  Prefetcher(const Dataset* dataset, const StepOrder& order, size_t capacity, Change change);
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Assemble(uint64_t step, Batch* batch) const;
   std::unique_ptr<Batch> TakeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -82,7 +88,7 @@ class Prefetcher {
   absl::flat_hash_map<uint64_t, std::unique_ptr<Batch>> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Batch>> spares_ ABSL_GUARDED_BY(mutex_);
 
-  std::thread thread_;  // Last: it starts when the rest is ready.
+  std::thread thread_;  // Started when the rest is ready.
 };
 
 }  // namespace millrace::worker

@@ -226,6 +226,9 @@ class FakeClient final : public ParameterClient {
   FakeClient(FakeWorld* world, uint64_t generation) : world_(world), generation_(generation) {
     world_->log.Add(absl::StrCat("client ", generation_));
   }
+  ~FakeClient() override {
+    if (world_->on_client_gone) world_->on_client_gone(generation_);
+  }
 
   std::unique_ptr<StartedPull> StartPull(const PullOptions& options,
                                          absl::Span<const absl::Span<float>> values) override {
@@ -272,10 +275,13 @@ class FakeClient final : public ParameterClient {
   }
 
   void Cancel() override {
-    MutexLock lock(&mutex_);
-    if (!cancelled_) world_->log.Add(absl::StrCat("cancel ", generation_));
-    cancelled_ = true;
-    changed_.SignalAll();
+    {
+      MutexLock lock(&mutex_);
+      if (!cancelled_) world_->log.Add(absl::StrCat("cancel ", generation_));
+      cancelled_ = true;
+      changed_.SignalAll();
+    }
+    if (world_->on_cancel) world_->on_cancel(generation_);
   }
 
  private:

@@ -85,6 +85,8 @@ struct FakeWorld {
   std::function<absl::Status(const Batch& batch)> on_train;
   std::function<absl::Status(const std::string& field)> on_open;
   std::function<absl::Status(absl::Span<const uint64_t> indices)> on_read;  // Of both sets.
+  std::function<void(uint64_t generation)> on_cancel;       // When a client has been cancelled.
+  std::function<void(uint64_t generation)> on_client_gone;  // In its destructor.
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   bool finishes_all_gradients = true;

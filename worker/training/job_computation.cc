@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
@@ -74,13 +75,22 @@ absl::Status AwaitPush(ParameterClient::Push* push, const Servers& servers) {
                                    [&](absl::Time until) { return push->Wait(until); }));
 }
 
+absl::StatusOr<std::unique_ptr<JobComputation>> JobComputation::Start(
+    const JobSpec& spec, std::unique_ptr<PreparedJob> job, const ThreadStarter& start_thread) {
+  auto computation = absl::WrapUnique(new JobComputation(spec, std::move(job)));
+  const Dataset& train = *computation->job_->train;
+  MILLRACE_ASSIGN_OR_RETURN(
+      computation->prefetcher_,
+      Prefetcher::Start(&train, OrderOf(spec, train), computation->look_ahead_,
+                        ChangeOf(spec, train), start_thread));
+  return computation;
+}
+
 JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job)
     : spec_(spec),
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
       pulls_ahead_(PullsAhead(spec) && job_->model->has_next_values()),
-      prefetcher_(job_->train.get(), OrderOf(spec, *job_->train), look_ahead_,
-                  ChangeOf(spec, *job_->train)),
       gradients_(GradientSizes(*job_->model), kGradientSets, job_->model->host_memory()) {}
 
 absl::Status JobComputation::FromData(const absl::Status& status) {
@@ -91,13 +101,13 @@ absl::Status JobComputation::FromData(const absl::Status& status) {
 
 void JobComputation::Stage(uint64_t step) {
   staged_.reset();
-  if (job_->model->Stage(prefetcher_.Ready(step))) staged_ = step;
+  if (job_->model->Stage(prefetcher_->Ready(step))) staged_ = step;
 }
 
 absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
   // Where another step's batch was staged and dropped, this one's may stand now.
   if (std::exchange(staged_, absl::nullopt) != step) job_->model->Stage(nullptr);
-  absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_.Take(step);
+  absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_->Take(step);
   if (!batch.ok()) return FromData(batch.status());
   return batch;
 }
@@ -105,10 +115,10 @@ absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
 void JobComputation::Expect(const std::vector<uint64_t>& steps) {
   for (const uint64_t step : expected_) {
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
-      prefetcher_.Forget(step, step + 1);
+      prefetcher_->Forget(step, step + 1);
     }
   }
-  for (const uint64_t step : steps) prefetcher_.Expect(step);
+  for (const uint64_t step : steps) prefetcher_->Expect(step);
   expected_ = steps;
 }
 
@@ -183,7 +193,7 @@ absl::StatusOr<ComputedStep> JobComputation::Train(uint64_t step, std::unique_pt
                                                    const Servers& servers,
                                                    const NextStep& next_step) {
   absl::StatusOr<ComputedStep> computed = TrainOn(*batch, step, servers, next_step);
-  prefetcher_.Recycle(std::move(batch));
+  prefetcher_->Recycle(std::move(batch));
   return computed;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "common/start_thread.h"
 #include "protos/cluster.pb.h"
 #include "protos/job.pb.h"
 #include "worker/input/batch.h"
@@ -50,7 +51,10 @@ class JobComputation {
   // None: it is not known yet. Does not block.
   using NextStep = std::function<absl::optional<uint64_t>()>;
 
-  JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
+  // RESOURCE_EXHAUSTED: the system has no thread left.
+  static absl::StatusOr<std::unique_ptr<JobComputation>> Start(const JobSpec& spec,
+                                                               std::unique_ptr<PreparedJob> job,
+                                                               const ThreadStarter& start_thread);
 
   // What this worker makes of the job.
   JobPlan plan() const { return PlanOf(spec_, *job_); }
@@ -122,6 +126,8 @@ class JobComputation {
   // Where values go: Model::values or Model::next_values.
   using ValuesOf = absl::Span<float> (Model::*)(size_t variable);
 
+  JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob> job);
+
   Held WantedBy(uint64_t step, const Servers& servers) const;
   ParameterClient::PullOptions OptionsOfStep() const;
   std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
@@ -140,7 +146,7 @@ class JobComputation {
   const size_t look_ahead_;
   const bool pulls_ahead_;
   bool data_changed_ = false;
-  Prefetcher prefetcher_;  // Reads job_->train.
+  std::unique_ptr<Prefetcher> prefetcher_;  // Reads job_->train. Not null.
   GradientPool gradients_;
   std::vector<uint64_t> expected_;
   absl::optional<uint64_t> staged_;  // The step whose batch was, until it is read.

@@ -2,13 +2,23 @@
 
 #include <utility>
 
+#include "absl/memory/memory.h"
+#include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/start_job_thread.h"
 
 namespace millrace::worker {
 
-PushFinisher::PushFinisher(size_t capacity) : capacity_(capacity), thread_([this] { Run(); }) {
-  CHECK_GE(capacity, 1u);
+absl::StatusOr<std::unique_ptr<PushFinisher>> PushFinisher::Start(
+    size_t capacity, const ThreadStarter& start_thread) {
+  auto finisher = absl::WrapUnique(new PushFinisher(capacity));
+  MILLRACE_ASSIGN_OR_RETURN(finisher->thread_,
+                            StartJobThread("the job's pushes", start_thread,
+                                           [finisher = finisher.get()] { finisher->Run(); }));
+  return finisher;
 }
+
+PushFinisher::PushFinisher(size_t capacity) : capacity_(capacity) { CHECK_GE(capacity, 1u); }
 
 PushFinisher::~PushFinisher() {
   Drain();
@@ -17,7 +27,7 @@ PushFinisher::~PushFinisher() {
     stopping_ = true;
     changed_.SignalAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void PushFinisher::Add(Finish finish) {

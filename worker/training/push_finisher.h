@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <thread>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "common/mutex.h"
+#include "common/start_thread.h"
 
 namespace millrace::worker {
 
@@ -18,8 +21,10 @@ class PushFinisher {
   // Waits for a step's push and tells of it; or tells why there is none.
   using Finish = absl::AnyInvocable<void() &&>;
 
-  // At most `capacity` (at least 1) steps are waited for.
-  explicit PushFinisher(size_t capacity);
+  // At most `capacity` (at least 1) steps are waited for. RESOURCE_EXHAUSTED: the system has no
+  // thread left.
+  static absl::StatusOr<std::unique_ptr<PushFinisher>> Start(
+      size_t capacity, const ThreadStarter& start_thread = StartThread);
 
   // Drains.
   ~PushFinisher();
@@ -34,6 +39,8 @@ class PushFinisher {
   void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  explicit PushFinisher(size_t capacity);
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const size_t capacity_;
@@ -42,7 +49,7 @@ class PushFinisher {
   std::deque<Finish> steps_ ABSL_GUARDED_BY(mutex_);  // The first is being finished.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // Last: it starts when the rest is ready.
+  std::thread thread_;  // Started when the rest is ready.
 };
 
 }  // namespace millrace::worker

@@ -2,22 +2,25 @@
 
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "worker/catch_bad_alloc.h"
+#include "worker/start_job_thread.h"
 #include "worker/training/member_messages.h"
 #include "worker/training/plan_check.h"
 
 namespace millrace::worker {
-namespace {
 
-void CancelIfAny(const std::shared_ptr<ParameterClient>& client) {
-  if (client != nullptr) client->Cancel();
+absl::StatusOr<std::shared_ptr<StepLoop>> StepLoop::Start(const StepLoopOptions& options,
+                                                          const SetRoute& route) {
+  auto loop = absl::WrapUnique(new StepLoop(options, route));
+  MILLRACE_ASSIGN_OR_RETURN(loop->thread_, StartJobThread("the job", options.start_thread,
+                                                          [loop = loop.get()] { loop->Run(); }));
+  return loop;
 }
-
-}  // namespace
 
 StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
     : options_(options),
@@ -26,7 +29,6 @@ StepLoop::StepLoop(const StepLoopOptions& options, const SetRoute& route)
       board_(route.job_id(), options.clock),
       route_(route) {
   readiness_.Ask();
-  thread_ = std::thread([this] { Run(); });
 }
 
 StepLoop::~StepLoop() {
@@ -51,10 +53,10 @@ void StepLoop::Reroute(const SetRoute& route) {
     changed_.SignalAll();
     if (newer) {
       queue_.KeepOnly(generation);
-      old = RetireClient();
+      old = std::move(client_);
     }
   }
-  CancelIfAny(old);
+  Retire(std::move(old));
 }
 
 void StepLoop::Add(const Lease& lease) {
@@ -90,21 +92,26 @@ void StepLoop::Stop() {
 }
 
 void StepLoop::Join(absl::Duration patience) {
+  if (!thread_.joinable()) return;
   std::shared_ptr<ParameterClient> client;
   {
     MutexLock lock(&mutex_);
     const absl::Time deadline = options_.clock->Now() + patience;
     while (!ended_ && !options_.clock->WaitUntil(&changed_, &mutex_, deadline)) {
     }
-    if (!ended_) client = RetireClient();
+    if (!ended_) client = std::move(client_);
   }
-  CancelIfAny(client);
-  if (thread_.joinable()) thread_.join();
+  Retire(std::move(client));
+  thread_.join();
 }
 
-std::shared_ptr<ParameterClient> StepLoop::RetireClient() {
-  if (client_ != nullptr) retired_.push_back(client_);
-  return std::move(client_);
+void StepLoop::Retire(std::shared_ptr<ParameterClient> client) {
+  if (client == nullptr) return;
+  client->Cancel();
+  // Not before: the thread would let go of it meanwhile, and leave the last reference here.
+  MutexLock lock(&mutex_);
+  retired_.push_back(std::move(client));
+  changed_.SignalAll();
 }
 
 bool StepLoop::LowerStepThan(uint64_t step) const {
@@ -119,7 +126,7 @@ void StepLoop::Run() {
     absl::visit([this](const auto& any) { Do(any); }, *task);
     if (!absl::holds_alternative<StepWork>(*task)) computed_at_ = options_.clock->Now();
   }
-  finisher_.Drain();
+  if (finisher_ != nullptr) finisher_->Drain();
   ReturnAllLeases();
   MutexLock lock(&mutex_);
   ended_ = true;
@@ -127,7 +134,6 @@ void StepLoop::Run() {
 }
 
 absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
-  DestroyRetired();
   ReturnExpiredLeases();
   MutexLock lock(&mutex_);
   pull_.Forget();
@@ -140,6 +146,7 @@ absl::optional<StepLoop::Task> StepLoop::WaitForTask() {
 }
 
 absl::optional<StepLoop::Task> StepLoop::NextTask() {
+  if (!retired_.empty()) return Task(std::exchange(retired_, {}));
   if (readiness_.Due(options_.clock->Now())) {
     readiness_.Begin();
     return Task(route_);
@@ -148,12 +155,6 @@ absl::optional<StepLoop::Task> StepLoop::NextTask() {
   if (!work.has_value()) return absl::nullopt;
   if (const auto* step = absl::get_if<StepWork>(&*work)) queue_.Begin(*step);
   return absl::visit([](const auto& any) { return Task(any); }, *work);
-}
-
-void StepLoop::DestroyRetired() {
-  std::vector<std::shared_ptr<ParameterClient>> retired;  // Outlives the lock.
-  MutexLock lock(&mutex_);
-  retired.swap(retired_);
 }
 
 void StepLoop::ReturnIdleLeases() {
@@ -193,9 +194,14 @@ void StepLoop::Return(const std::vector<StepWork>& leases) {
 }
 
 absl::Status StepLoop::Prepare(const JobPlan& plan) {
+  if (finisher_ == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(finisher_,
+                              PushFinisher::Start(kPushesUnderWay, options_.start_thread));
+  }
   if (computation_ == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
-    computation_ = std::make_unique<JobComputation>(spec_, std::move(job));
+    MILLRACE_ASSIGN_OR_RETURN(computation_,
+                              JobComputation::Start(spec_, std::move(job), options_.start_thread));
   }
   const absl::Status same = CheckSamePlan(spec_, computation_->plan(), plan);
   // The files may be replaced before the next attempt.
@@ -220,7 +226,7 @@ void StepLoop::Do(const SetRoute& route) {
 
 void StepLoop::ReopenChangedData() {
   if (computation_ == nullptr || !computation_->data_changed()) return;
-  finisher_.Drain();  // Pushes that are under way use this computation's gradients.
+  finisher_->Drain();  // Pushes that are under way use this computation's gradients.
   computation_.reset();
   MutexLock lock(&mutex_);
   readiness_.AskAgain();

@@ -16,6 +16,7 @@
 #include "absl/types/variant.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/start_thread.h"
 #include "protos/cluster.pb.h"
 #include "worker/model/memory_budget.h"
 #include "worker/parameters/parameter_client.h"
@@ -38,6 +39,7 @@ struct StepLoopOptions {
   ParameterClientFactory make_client;
   JobPreparer* preparer = nullptr;          // Must outlive the loop.
   std::function<void(MemberMessage)> send;  // Thread-safe; does not block.
+  ThreadStarter start_thread = StartThread;
 };
 
 // A route is answered with JobPrepared as soon as the data are open, the model is made and both are
@@ -54,8 +56,10 @@ struct StepLoopOptions {
 // Thread-safe; no method but Join and the destructor blocks.
 class StepLoop {
  public:
-  // Starts the job's thread, which opens the data at once.
-  StepLoop(const StepLoopOptions& options, const SetRoute& route);
+  // Starts the job's thread, which opens the data at once. RESOURCE_EXHAUSTED: the system has none
+  // left.
+  static absl::StatusOr<std::shared_ptr<StepLoop>> Start(const StepLoopOptions& options,
+                                                         const SetRoute& route);
 
   // Stops if that was not done, and joins.
   ~StepLoop();
@@ -89,15 +93,18 @@ class StepLoop {
   void Join(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // Clients that were given up. The thread destroys them, since that may take a moment.
+  using Retired = std::vector<std::shared_ptr<ParameterClient>>;
   // What the thread does next. A route: get ready for it.
-  using Task = absl::variant<SetRoute, StepWork, Evaluate>;
+  using Task = absl::variant<Retired, SetRoute, StepWork, Evaluate>;
+
+  StepLoop(const StepLoopOptions& options, const SetRoute& route);
 
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Blocks until there is something to do, or it is time to stop (none).
   absl::optional<Task> WaitForTask() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DestroyRetired() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Where the job's data were found to have changed: prepares it anew, and tells the coordinator.
   void ReopenChangedData() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -108,12 +115,13 @@ class StepLoop {
   void ReturnAllLeases() ABSL_LOCKS_EXCLUDED(mutex_);
   void Return(const std::vector<StepWork>& leases);
 
-  // Opens the data and makes the model unless that was done, and compares them with the plan.
-  // Blocks.
+  // Starts the threads that are missing, opens the data and makes the model unless that was done,
+  // and compares them with the plan. Blocks.
   absl::Status Prepare(const JobPlan& plan);
   // UNAVAILABLE: it is not done.
   absl::Status CheckPrepared() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  void Do(const Retired& /*retired*/) {}  // They end with the task.
   void Do(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   void Do(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -153,9 +161,9 @@ class StepLoop {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void EndPull() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Gives up the client, and with it all pulls and pushes; the next work makes a new one. The
-  // caller cancels what is returned (or null), without the lock.
-  std::shared_ptr<ParameterClient> RetireClient() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends all pulls and pushes of a client that was given up (or null), and leaves it to the thread.
+  // Does not block.
+  void Retire(std::shared_ptr<ParameterClient> client) ABSL_LOCKS_EXCLUDED(mutex_);
   bool LowerStepThan(uint64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Takes the work out of the queue, unless it was called off. Returns whether there is something
@@ -182,15 +190,15 @@ class StepLoop {
   Readiness readiness_ ABSL_GUARDED_BY(mutex_);
   // For route_'s generation; null until a step needs it.
   std::shared_ptr<ParameterClient> client_ ABSL_GUARDED_BY(mutex_);
-  // Given up; the thread destroys them, since that may take a moment.
-  std::vector<std::shared_ptr<ParameterClient>> retired_ ABSL_GUARDED_BY(mutex_);
+  Retired retired_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   PullUnderWay pull_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 
-  PushFinisher finisher_{kPushesUnderWay};  // Its steps use the rest.
-  std::thread thread_;                      // Last: it starts when the rest is ready.
+  // Its steps use the rest. The thread alone uses it; null until the job is being prepared.
+  std::unique_ptr<PushFinisher> finisher_;
+  std::thread thread_;  // Last: it starts when the rest is ready.
 };
 
 }  // namespace millrace::worker

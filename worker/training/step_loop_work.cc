@@ -32,7 +32,8 @@ void StepLoop::Do(const StepWork& work) {
       CatchBadAlloc("a step", [&]() -> absl::StatusOr<PushedStep> { return Compute(work); });
   if (!pushed.ok() && PutBack(work)) return;
   board_.BeginNothing();
-  finisher_.Add(
+  if (finisher_ == nullptr) return Finish(work, std::move(pushed));  // No job, and no push before.
+  finisher_->Add(
       [this, work, pushed = std::move(pushed)]() mutable { Finish(work, std::move(pushed)); });
   ReopenChangedData();
 }

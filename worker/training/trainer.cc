@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/memory_trimmer.h"
+#include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/training/member_messages.h"
 #include "worker/training/work_queue.h"
@@ -30,6 +31,9 @@ constexpr absl::Duration kTrimPause = absl::Seconds(2);
 
 // That a heartbeat tells of.
 constexpr size_t kMostActivities = 64;
+
+// Before a job for which there was no thread is tried again.
+constexpr absl::Duration kThreadPause = absl::Seconds(1);
 
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
@@ -113,11 +117,16 @@ void Trainer::PlanNow(const std::string& key, const JobSpec& spec) {
 }
 
 void Trainer::Route(const SetRoute& route) {
+  {
+    MutexLock lock(&mutex_);
+    unstarted_.erase(route.job_id());  // This route is newer.
+  }
   std::shared_ptr<StepLoop> loop = Find(route.job_id());
   if (loop == nullptr) return StartJob(route);
   if (!loop->Continues(route)) {
     LOG(WARNING) << options_.worker_name << ": the id of job " << route.job_id()
                  << " stands for another job than before; has the coordinator lost its data?";
+    loop.reset();  // Its end may take long: not here.
     Forget(route.job_id());
     return StartJob(route);
   }
@@ -131,6 +140,38 @@ void Trainer::Route(const SetRoute& route) {
 }
 
 void Trainer::StartJob(const SetRoute& route) {
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = Start(route);
+  }
+  if (status.ok()) return;
+  LOG(WARNING) << options_.worker_name << " cannot work on job " << route.job_id()
+               << " and will try again: " << status;
+  send_(PreparedMessage(route.job_id(), status, /*remark=*/""));
+  // Only now: that it can must not be told before.
+  MutexLock lock(&mutex_);
+  unstarted_[route.job_id()] = route;
+  StartUnstartedSoon();
+}
+
+void Trainer::StartUnstartedSoon() {
+  if (unstarted_.empty() || std::exchange(start_planned_, true)) return;
+  background_.AddAt(options_.clock->Now() + kThreadPause, [this] { StartUnstarted(); });
+}
+
+void Trainer::StartUnstarted() {
+  MutexLock lock(&mutex_);
+  start_planned_ = false;
+  for (auto job = unstarted_.begin(); job != unstarted_.end();) {
+    const auto here = job++;
+    if (Start(here->second).ok()) unstarted_.erase(here);
+  }
+  StartUnstartedSoon();
+}
+
+absl::Status Trainer::Start(const SetRoute& route) {
+  if (stopped_) return absl::OkStatus();
   StepLoopOptions options;
   options.worker_name = options_.worker_name;
   options.clock = options_.clock;
@@ -139,8 +180,10 @@ void Trainer::StartJob(const SetRoute& route) {
   options.make_client = options_.make_client;
   options.preparer = &preparer_;
   options.send = send_;
-  MutexLock lock(&mutex_);
-  if (!stopped_) jobs_[route.job_id()].loop = std::make_shared<StepLoop>(options, route);
+  options.start_thread = options_.start_thread;
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<StepLoop> loop, StepLoop::Start(options, route));
+  jobs_[route.job_id()].loop = std::move(loop);
+  return absl::OkStatus();
 }
 
 void Trainer::RetireUnconfirmed(int session) {
@@ -202,6 +245,7 @@ void Trainer::Forget(const std::string& job_id) {
   std::shared_ptr<StepLoop> loop;
   {
     MutexLock lock(&mutex_);
+    unstarted_.erase(job_id);
     const auto found = jobs_.find(job_id);
     if (found == jobs_.end()) return;
     loop = std::move(found->second.loop);
@@ -233,6 +277,7 @@ void Trainer::DropWork() {
     MutexLock lock(&mutex_);
     // Another life of the coordinator counts its requests from 1 again.
     for (auto& [key, requests] : planning_) requests.clear();
+    unstarted_.clear();  // Those that go on are routed again.
     for (auto& [id, job] : jobs_) {
       job.confirmed = false;
       loops.push_back(job.loop);

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/start_thread.h"
 #include "protos/cluster.pb.h"
 #include "worker/model/model.h"
 #include "worker/training/background.h"
@@ -29,6 +31,7 @@ struct TrainerOptions {
   ModelFactory make_model;
   DatasetOpener open_dataset;
   ParameterClientFactory make_client;
+  ThreadStarter start_thread = StartThread;  // For what a job has threads for.
 };
 
 // Answers the coordinator's messages through `send`. Thread-safe.
@@ -69,7 +72,12 @@ class Trainer {
   void TakeLease(const Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
   void TakeEvaluation(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Where the system has no thread for the job, it says so and tries again later.
   void StartJob(const SetRoute& route) ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED: no thread.
+  absl::Status Start(const SetRoute& route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartUnstarted() ABSL_LOCKS_EXCLUDED(mutex_);
+  void StartUnstartedSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Unless another session has begun since.
   void RetireUnconfirmed(int session) ABSL_LOCKS_EXCLUDED(mutex_);
   void Retire(std::shared_ptr<StepLoop> loop) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -85,11 +93,14 @@ class Trainer {
 
   Mutex mutex_;                        // Guards what follows.
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // By id.
+  // The routes of jobs for which there was no thread, by id. None is in jobs_.
+  absl::flat_hash_map<std::string, SetRoute> unstarted_ ABSL_GUARDED_BY(mutex_);
   // The requests for plans that are not made yet, by JobPreparer::Key.
   absl::flat_hash_map<std::string, std::vector<uint64_t>> planning_ ABSL_GUARDED_BY(mutex_);
   int session_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool trim_planned_ ABSL_GUARDED_BY(mutex_) = false;
+  bool start_planned_ ABSL_GUARDED_BY(mutex_) = false;  // Of the unstarted.
 
   Background background_;  // Last: its tasks use the rest.
 };

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/start_thread.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
 #include "protos/job.pb.h"
@@ -30,6 +31,7 @@ class TrainerFixture : public ::testing::Test {
     options.open_dataset = world_.open_dataset();
     options.make_model = world_.make_model();
     options.make_client = world_.make_client();
+    options.start_thread = start_thread_;
     trainer_ = std::make_unique<Trainer>(
         options, [this](MemberMessage message) { said_.Add(std::move(message)); });
   }
@@ -86,6 +88,7 @@ class TrainerFixture : public ::testing::Test {
   }
 
   Clock* clock_ = Clock::Real();
+  ThreadStarter start_thread_ = StartThread;
   FakeWorld world_;
   Messages said_;
   std::unique_ptr<Trainer> trainer_;  // Last: ends first.

@@ -1,6 +1,7 @@
 // What a trainer does with plans, routes, leases and their ends.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <new>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -30,6 +32,58 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 using TrainerTest = TrainerFixture;
+
+// Where the system has but so many threads for jobs, until it has more.
+class FewThreadsTest : public TrainerFixture {
+ protected:
+  FewThreadsTest() {
+    clock_ = &simulated_clock_;
+    start_thread_ = [this](std::function<void()> run) -> absl::StatusOr<std::thread> {
+      if (threads_-- <= 0) return absl::ResourceExhaustedError("none can be started: no memory");
+      return std::thread(std::move(run));
+    };
+  }
+  ~FewThreadsTest() override { trainer_.reset(); }  // Before the clock.
+
+  static CoordinatorMessage RouteOf(const std::string& job_id, uint64_t generation = 1) {
+    CoordinatorMessage route = RouteMessage(FakeJob(), generation);
+    route.mutable_set_route()->set_job_id(job_id);
+    return route;
+  }
+
+  void ExpectNoThread(const CoordinatorMessage& route) {
+    trainer_->Handle(route);
+    const JobPrepared prepared = NextPrepared();
+    EXPECT_EQ(prepared.job_id(), route.set_route().job_id());
+    EXPECT_EQ(prepared.code(), Code(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(prepared.message(), HasSubstr("no thread left for the job"));
+  }
+
+  void ExpectStep(const std::string& job_id, uint64_t step) {
+    CoordinatorMessage lease = LeaseMessage(/*lease_id=*/1, step, step + 1);
+    lease.mutable_lease()->set_job_id(job_id);
+    trainer_->Handle(lease);
+    const StepResult result = NextStep();
+    EXPECT_EQ(result.job_id(), job_id);
+    EXPECT_EQ(result.step(), step);
+  }
+
+  // Lets time pass until something is said: that the worker can run this job.
+  void ExpectPreparedLater(const std::string& job_id) {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Minutes(1);
+    while (said_.empty()) {
+      ASSERT_LT(Clock::Real()->Now(), deadline);
+      simulated_clock_.Advance(absl::Seconds(1));
+      std::this_thread::yield();
+    }
+    const JobPrepared prepared = NextPrepared();
+    EXPECT_EQ(prepared.job_id(), job_id);
+    EXPECT_EQ(prepared.code(), 0) << prepared.message();
+  }
+
+  SimulatedClock simulated_clock_;
+  std::atomic<int> threads_{0};
+};
 
 TEST_F(TrainerTest, PlanTellsOfTheModelAndTheData) {
   Start();
@@ -238,6 +292,84 @@ TEST_F(TrainerTest, MemoryThatRunsOutIsATryElsewhere) {
   const LeaseReturned returned = NextReturned();
   EXPECT_EQ(returned.code(), Code(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(returned.message(), StartsWith("step 2: this worker has too little memory"));
+}
+
+// The worker was gone, with the steps of all its jobs; started again, it was told of the same ones.
+TEST_F(FewThreadsTest, JobForWhichThereIsNoThreadIsRefusedAndPreparedLater) {
+  Start();
+  // A job has three: its own, one for its pushes, and one for its batches.
+  for (const int left : {0, 1, 2}) {
+    SCOPED_TRACE(left);
+    const std::string other = absl::StrCat("other-", left);
+    const std::string late = absl::StrCat("late-", left);
+    threads_ = 3;
+    Route(RouteOf(other));
+    threads_ = left;
+    ExpectNoThread(RouteOf(late));
+    threads_ = 0;
+    ExpectNoThread(RouteOf(late));  // Each route has its answer.
+    ExpectStep(other, 3);
+    threads_ = 1000;
+    ExpectPreparedLater(late);
+    ExpectStep(late, 5);
+    ExpectStep(other, 4);
+  }
+}
+
+TEST_F(FewThreadsTest, WorkOfAJobThatHasNoThreadForItsPushesIsReturned) {
+  threads_ = 1;
+  Start();
+  ExpectNoThread(RouteOf("job-1"));
+  trainer_->Handle(LeaseMessage(1, 2, 4));
+  const LeaseReturned returned = NextReturned();
+  EXPECT_EQ(returned.step(), 2);
+  EXPECT_EQ(returned.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(returned.message(), HasSubstr("no thread left for the job"));
+}
+
+TEST_F(FewThreadsTest, NewerRouteTakesThePlaceOfOneForWhichThereWasNoThread) {
+  Start();
+  ExpectNoThread(RouteOf("job-1", /*generation=*/1));
+  threads_ = 1000;
+  Route(RouteOf("job-1", /*generation=*/2));
+  simulated_clock_.Advance(absl::Minutes(1));
+  trainer_->Handle(LeaseMessage(1, 5, 6, /*generation=*/2));
+  EXPECT_EQ(NextStep().step(), 5);
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
+}
+
+TEST_F(FewThreadsTest, JobIsNotStartedLaterWhenNobodyWantsItAnyMore) {
+  Start();
+  ExpectNoThread(RouteOf("of the session before"));
+  trainer_->DropWork();
+  ExpectNoThread(RouteOf("job-1"));
+  trainer_->Handle(ForgetMessage());
+  ExpectNoThread(RouteOf("wanted"));
+  threads_ = 1000;
+  ExpectPreparedLater("wanted");
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
+}
+
+// Destroying it may take half a minute, in which the coordinator heard nothing of the worker.
+TEST_F(TrainerTest, ClientOfAnOldRouteIsNotDestroyedByWhoTellsOfTheNewOne) {
+  std::promise<std::thread::id> gone;
+  std::future<std::thread::id> gone_in = gone.get_future();
+  world_.on_cancel = [this](uint64_t generation) {
+    if (generation != 1) return;
+    trainer_->Handle(LeaseMessage(2, 5, 6, /*generation=*/2));
+    world_.log.Await("client 2");  // The job's thread has no use for the old one any more.
+  };
+  world_.on_client_gone = [&gone](uint64_t generation) {
+    if (generation == 1) gone.set_value(std::this_thread::get_id());
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 0, 1));
+  EXPECT_EQ(NextStep().step(), 0);
+  Route(RouteMessage(FakeJob(), /*generation=*/2));
+  EXPECT_EQ(NextStep().step(), 5);
+  ASSERT_EQ(gone_in.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  EXPECT_NE(gone_in.get(), std::this_thread::get_id());
+  trainer_.reset();  // It uses `gone`.
 }
 
 TEST_F(TrainerTest, LeaseOfAJobWithoutARouteIsReturned) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
@@ -46,7 +48,8 @@ absl::Status LoadImage(const std::string& folder, const std::string& name, const
 }  // namespace
 
 LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>& files,
-                        const ImageSize& size, const std::string& field) {
+                        const ImageSize& size, const std::string& field,
+                        const ThreadStarter& start_thread) {
   LoadedImages loaded;
   loaded.pixels.resize(files.size() * size.bytes());
   loaded.statuses.resize(files.size());
@@ -58,11 +61,20 @@ LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>&
           "a picture", [&] { return LoadImage(folder, files[i].name, size, field, pixels); });
     }
   };
-  const size_t most = std::min(kMaxImageThreads, files.size());
-  std::vector<std::thread> threads(
-      std::clamp<size_t>(std::thread::hardware_concurrency(), 1, std::max<size_t>(most, 1)));
-  for (std::thread& thread : threads) thread = std::thread(work);
-  for (std::thread& thread : threads) thread.join();
+  const size_t most = std::clamp<size_t>(std::thread::hardware_concurrency(), 1,
+                                         std::clamp<size_t>(files.size(), 1, kMaxImageThreads));
+  std::vector<std::thread> others;
+  others.reserve(most - 1);
+  auto join_others = absl::MakeCleanup([&others] {
+    for (std::thread& thread : others) thread.join();
+  });
+  while (others.size() < most - 1) {
+    absl::StatusOr<std::thread> thread = start_thread(work);
+    if (!thread.ok()) break;  // Those that there are do it.
+    others.push_back(*std::move(thread));
+  }
+  work();
+  std::move(join_others).Invoke();
   return loaded;
 }
 

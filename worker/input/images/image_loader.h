@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/start_thread.h"
 #include "worker/input/images/list_images.h"
 
 namespace millrace::worker {
@@ -30,12 +31,13 @@ inline constexpr size_t kMaxImageFileBytes = size_t{1} << 28;
 inline constexpr size_t kMaxImageThreads = 8;
 
 // Decodes and resizes the files below `folder`, and returns when all are done. `field` is the field
-// of the job that names it. One thread for each of the machine's, up to kMaxImageThreads; what
-// comes out does not depend on how many there are. Throws std::bad_alloc as others do, but for what
-// a single file needs: that is RESOURCE_EXHAUSTED in its status. UNAVAILABLE there: the system
-// failed to read it.
+// of the job that names it. One thread for each of the machine's, up to kMaxImageThreads, or as
+// many as the system has left beside the caller's; what comes out does not depend on how many there
+// are. Throws std::bad_alloc as others do, but for what a single file needs: that is
+// RESOURCE_EXHAUSTED in its status. UNAVAILABLE there: the system failed to read it.
 LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>& files,
-                        const ImageSize& size, const std::string& field);
+                        const ImageSize& size, const std::string& field,
+                        const ThreadStarter& start_thread = StartThread);
 
 }  // namespace millrace::worker
 
