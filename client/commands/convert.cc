@@ -102,6 +102,7 @@ bool HasOptimizerState(const Hdf5File& weights) {
   if (weights.Has(scales_losses ? "optimizer/inner_optimizer/vars/2" : "optimizer/vars/2")) {
     return true;
   }
+  if (!weights.Has("optimizer_weights")) return false;
   const auto names = weights.Texts("optimizer_weights", "weight_names");
   return names.ok() && names->size() > 2;
 }

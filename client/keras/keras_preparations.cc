@@ -77,6 +77,7 @@ std::string InPlaceOfPreparation(absl::string_view class_name) {
   }
   // RandomRotation, RandomZoom, RandomContrast and many more.
   const bool is_random = absl::StartsWith(class_name, "Random") &&
+                         class_name != "RandomFourierFeatures" &&
                          !absl::StrContains(class_name, ">") && !absl::StrContains(class_name, " ");
   return is_random ? kNothingForPictures : "";
 }

@@ -1,5 +1,6 @@
 #include "client/keras/keras_training.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -45,7 +46,7 @@ class TrainingReader {
       ReadMetrics(of("metrics"), &output);
       ReadMetrics(of("weighted_metrics"), &output);
     }
-    if (!ValueAt(compile_, "weighted_metrics").empty()) {
+    if (HasAny(ValueAt(compile_, "weighted_metrics"))) {
       training_.notes.push_back(
           "weighted_metrics are metrics as all others: weights of examples and of classes count in "
           "losses, and in no metric.");
@@ -54,6 +55,12 @@ class TrainingReader {
   }
 
  private:
+  // Whether there is anything in these lists, be they of outputs.
+  static bool HasAny(const KerasJson& lists) {
+    if (!lists.is_structured()) return !lists.is_null();
+    return std::any_of(lists.begin(), lists.end(), HasAny);
+  }
+
   void LeaveOut(const absl::Status& why) {
     training_.notes.push_back(
         absl::StrCat("Left out of how the model was compiled: ", why.message(), "."));

@@ -119,7 +119,9 @@ absl::Status Attacher::NoteMayLackSteps() {
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup& shards) {
   const bool is_new = job_->state() == PENDING;
   for (;;) {
+    const absl::Time began = environment_.clock->Now();
     const std::string missing = shards.Locate();
+    if (is_new && !missing.empty()) mover_.NoteMissing(shards, began);
     // Before anything is made, dropped or moved.
     if (const auto there = shards.GetThoseThere(); there.ok()) {
       MILLRACE_RETURN_IF_ERROR(CheckNotEnded(shards, *there));
@@ -129,15 +131,15 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::Reach(ShardGroup&
       MILLRACE_ASSIGN_OR_RETURN(const bool displaced,
                                 unmaker_.Displace(shards, job_->record().restored_from()));
       if (displaced) return absl::nullopt;
-      MILLRACE_ASSIGN_OR_RETURN(const bool left, unmaker_.LeaveMissing(shards));
-      if (left) return absl::nullopt;
+      MILLRACE_ASSIGN_OR_RETURN(const bool moved, mover_.Leave(shards));
+      if (moved) return absl::nullopt;
       continue;
     }
     if (!missing.empty()) {
       if (is_new) {
         MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
-        MILLRACE_ASSIGN_OR_RETURN(const bool left, unmaker_.LeaveMissing(shards));
-        if (left) return absl::nullopt;
+        MILLRACE_ASSIGN_OR_RETURN(const bool moved, mover_.Leave(shards));
+        if (moved) return absl::nullopt;
       } else {
         MILLRACE_ASSIGN_OR_RETURN(const bool remade, remaker_.ReplaceMissing(shards));
         if (remade) return absl::nullopt;
@@ -194,8 +196,10 @@ std::string Attacher::DescribeMaking(const ShardGroup& shards,
 // One try. Nothing: look at all shards again; `remade`: they have other places now.
 absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGroup& shards,
                                                                         bool is_new, bool* remade) {
+  const absl::Time began = environment_.clock->Now();
   auto statuses = Bring(shards, is_new);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+  if (is_new && !statuses.ok()) mover_.NoteUnserved(shards, began);
   if (statuses.ok()) {
     MILLRACE_RETURN_IF_ERROR(CheckNotEnded(shards, *statuses));
     remaker_.AllAreThere();
@@ -235,9 +239,7 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
   // A shard that is not there, or damaged, is as one whose server is away: the right disk may yet
   // be mounted.
   const bool may_come = makes || absl::IsNotFound(status) || absl::IsDataLoss(status);
-  // There was room for it where it was placed first.
-  const bool waits_for_room = is_full && job_->record().was_placed_elsewhere();
-  const bool is_final = is_new     ? !waits_for_room
+  const bool is_final = is_new     ? !mover_.MayFindRoom(status)
                         : may_come ? remaker_.IsHopeless()
                                    : !remaker_.waits_for_files();
   if (action == ReachAction::kGiveUp && is_final) return remaker_.Explain(status);
@@ -246,7 +248,8 @@ absl::StatusOr<absl::optional<ShardGroup::Statuses>> Attacher::BringAll(ShardGro
     MILLRACE_ASSIGN_OR_RETURN(unmade, unmaker_.MakeWay(shards, status));
   }
   if (is_new) {
-    MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.LeaveFailed(shards, status));
+    MILLRACE_ASSIGN_OR_RETURN(*remade,
+                              is_full ? mover_.TakeMoreServers(shards) : mover_.Leave(shards));
     if (*remade) return absl::nullopt;
   }
   // What is read of a checkpoint before it turns out to be damaged costs servers work as well.
@@ -280,6 +283,7 @@ absl::Status Attacher::CheckNotEnded(const ShardGroup& shards, const Statuses& s
 // What is to be made again goes first. False: that cannot be done now; `remade`: shards have other
 // places now.
 absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool is_new, bool* remade) {
+  const absl::Time began = environment_.clock->Now();
   const absl::Status dropped = shards.DropFirst(generation());
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (dropped.ok()) {
@@ -300,8 +304,9 @@ absl::StatusOr<bool> Attacher::DropFirst(ShardGroup& shards, bool is_new, bool* 
       return dropped;
     default:
       if (is_new) {
+        mover_.NoteUnserved(shards, began);
         MILLRACE_RETURN_IF_ERROR(unmaker_.MakeWayInTime(shards).status());
-        MILLRACE_ASSIGN_OR_RETURN(*remade, unmaker_.LeaveFailed(shards, dropped));
+        MILLRACE_ASSIGN_OR_RETURN(*remade, mover_.Leave(shards));
         if (*remade) return false;
       } else if (remaker_.IsUnserved(shards, dropped)) {
         MILLRACE_ASSIGN_OR_RETURN(*remade, remaker_.ReplaceFailed(shards, dropped));

@@ -14,6 +14,7 @@
 #include "coordinator/job/job.h"
 #include "coordinator/run/attach_tries.h"
 #include "coordinator/run/avoided_servers.h"
+#include "coordinator/run/mover.h"
 #include "coordinator/run/remaker.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
@@ -50,7 +51,8 @@ class Attacher {
         reporter_(reporter),
         remaker_(job, environment, inbox, reporter),
         tries_(job, inbox, reporter),
-        unmaker_(job, environment, inbox, reporter, &tries_) {}
+        unmaker_(job, environment, inbox, reporter, &tries_),
+        mover_(job, environment, inbox, reporter, &tries_) {}
 
   // Blocks until all shards have answered, however often servers come and go meanwhile; returns
   // what the run must end with. Nothing: a server lost its directory before there was anything in
@@ -70,7 +72,7 @@ class Attacher {
   uint64_t generation() const { return tries_.generation(); }
 
   // Those that have held up the job before it began.
-  const AvoidedServers& avoided() const { return unmaker_.avoided(); }
+  const AvoidedServers& avoided() const { return mover_.avoided(); }
 
  private:
   using Statuses = ShardGroup::Statuses;
@@ -102,6 +104,7 @@ class Attacher {
   Remaker remaker_;
   AttachTries tries_;
   Unmaker unmaker_;
+  Mover mover_;
 
   // Of one Attach.
   bool placed_again_ = false;

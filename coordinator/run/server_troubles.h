@@ -15,20 +15,20 @@ namespace millrace::coordinator {
 // By their directories. Used by the runner's thread.
 class ServerTroubles {
  public:
-  // Troubles as long after one another as this are not one: something else took its time between
-  // them, or we stood still.
+  // Looks that begin as long after the one before as this do not show one trouble: something else
+  // took its time between them, or we stood still.
   static constexpr absl::Duration kNotInARow = absl::Minutes(1);
 
   // Not owned.
   explicit ServerTroubles(Clock* clock) : clock_(clock) {}
 
-  // These are in trouble, as a look at all of them has shown; others are not.
-  void Note(const std::vector<std::string>& directories) {
+  // These are in trouble, as a look at all of them has shown that began then; others are not.
+  void Note(const std::vector<std::string>& directories, absl::Time began) {
     const absl::Time now = clock_->Now();
     const std::map<std::string, Trouble> before = std::exchange(troubles_, {});
     for (const std::string& directory : directories) {
       const auto known = before.find(directory);
-      const bool goes_on = known != before.end() && now - known->second.last < kNotInARow;
+      const bool goes_on = known != before.end() && began - known->second.last < kNotInARow;
       troubles_[directory] = {goes_on ? known->second.since : now, now};
     }
   }

@@ -154,6 +154,13 @@ absl::Status ShardGroup::WorstError(const char* what, const CallRound& round) {
   if (!worst) return absl::OkStatus();
   failed_server_ = servers_.DescribeServer(*worst);
   failed_shard_ = *worst;
+  unserved_.clear();
+  for (uint32_t shard = 0; shard < statuses.size(); ++shard) {
+    const absl::StatusCode code = FromGrpcStatus(statuses[shard]).code();
+    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
+      unserved_.push_back(shard);
+    }
+  }
   return ErrorOf(what, *worst, statuses[*worst]);
 }
 

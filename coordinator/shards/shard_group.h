@@ -54,6 +54,9 @@ class ShardGroup final : public CheckpointShards {
   // The server of the last call that failed: "ps-1 (127.0.0.1:2223)"; and the shard.
   const std::string& failed_server() const { return failed_server_; }
   uint32_t failed_shard() const { return failed_shard_; }
+  // Of the call that has failed last: the shards whose servers did not do what they were asked, and
+  // may do so yet (UNAVAILABLE, DEADLINE_EXCEEDED).
+  const std::vector<uint32_t>& unserved() const { return unserved_; }
 
   using Statuses = std::vector<ShardStatus>;
 
@@ -167,6 +170,7 @@ class ShardGroup final : public CheckpointShards {
   ShardServers servers_;
   std::string failed_server_;
   uint32_t failed_shard_ = 0;
+  std::vector<uint32_t> unserved_;
 
   struct PollRound;
   std::unique_ptr<PollRound> poll_;

@@ -238,8 +238,11 @@ bool HasDataDirectory(const absl::optional<std::string>& text) {
   const absl::optional<Header> header = ParseHeader(*text);
   if (!header.has_value()) return true;                 // Another version's.
   if (header->mounts != MountNamespace()) return true;  // A container's: nobody here can tell.
-  const absl::optional<std::string> id = ReadFile(PathIn(header->data_dir, kDirectoryIdFile));
-  return id.has_value() && absl::StrContains(*id, header->directory_id);
+  const std::string id_path = PathIn(header->data_dir, kDirectoryIdFile);
+  const absl::optional<std::string> id = ReadFile(id_path);
+  if (id.has_value()) return absl::StrContains(*id, header->directory_id);
+  std::error_code error;
+  return fs::exists(id_path, error) || error;  // Its disk fails, or does not let us.
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // How a store finds its shards again when its server starts.
 //
 // A shard is as its process left it where that is in memory still, otherwise at its newest cut; one
-// whose job has ended needs its record alone, until somebody asks for its values. What cannot be
-// had keeps nobody from the others: requests to it are answered with why, and where the disk may
-// yet give it, nobody takes its memory or makes it anew.
+// whose job has ended needs its record alone, until somebody asks for its values. What the disk
+// does not give, or another version of the program has made, keeps nobody from the others: requests
+// to it are answered with why, and where it may yet be had, nobody takes its memory or makes it
+// anew. Where there is no memory for all of them the server does not start.
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,7 +82,9 @@ absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FromRecord(ShardPlan plan,
                                                               const StoredShard& stored) {
   auto state = std::make_shared<ShardState>();
   state->version = stored.term.retired_version;
-  MILLRACE_ASSIGN_OR_RETURN(state->applied, AppliedSet::FromProto(stored.term.retired_applied));
+  absl::StatusOr<AppliedSet> applied = AppliedSet::FromProto(stored.term.retired_applied);
+  if (!applied.ok()) return absl::DataLossError(applied.status().message());
+  state->applied = *std::move(applied);
   ShardContents contents;
   contents.state = std::move(state);
   contents.epoch = stored.term.epoch;

@@ -88,7 +88,7 @@ absl::Status CheckLossShape(const OutputPlan& output, Layers layers, const Examp
       return Invalid(
           LayerPathOf(output, layers), ": ", loss, " takes [1], ", whose, " is ",
           ShapeString(shape), "; end the model with a dense layer of 1 unit",
-          ElementCount(examples.labels[output.label].shape) > 1
+          output.label_is_id && ElementCount(examples.labels[output.label].shape) > 1
               ? absl::StrCat(", or have the label's numbers as floats (", kFloatLabels, ")")
               : "");
     case MEAN_SQUARED_ERROR:
