@@ -5,8 +5,11 @@
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "coordinator/run/runner_environment.h"
+#include "coordinator/run/runner_inbox.h"
 
 namespace millrace::coordinator {
 
@@ -34,6 +37,13 @@ class AvoidedServers {
   Clock* const clock_;
   std::map<std::string, absl::Time> until_;
 };
+
+// Calls the ps servers that are members and not avoided, one after the other, and avoids those for
+// kFull that do not answer: it may be we who cannot call anybody. Returns whether one answers; or
+// what the run must end with.
+absl::StatusOr<bool> AvoidSilentServers(const RunnerEnvironment& environment,
+                                        const std::string& job_id, RunnerInbox* inbox,
+                                        AvoidedServers* avoided);
 
 }  // namespace millrace::coordinator
 

@@ -69,25 +69,10 @@ absl::StatusOr<bool> Mover::Leave(ShardGroup& shards) {
   return true;
 }
 
-// It may be we who cannot call anybody.
 absl::StatusOr<bool> Mover::HasOthers() {
-  const std::vector<PsMember> members = environment_.registry->PsServers();
-  if (members.size() < static_cast<size_t>(std::max(environment_.min_ps, 1))) return false;
-  bool has_others = false;
-  for (const PsMember& member : members) {
-    const RegisterPs& ps = member.registration;
-    if (avoided_.Contains(ps.directory_id())) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const bool can_be_called, CanBeCalled(ps));
-    if (!can_be_called) avoided_.Avoid(ps.directory_id(), AvoidedServers::kFull);
-    has_others |= can_be_called;
-  }
-  return has_others;
-}
-
-absl::StatusOr<bool> Mover::CanBeCalled(const RegisterPs& ps) {
-  const bool can = coordinator::CanBeCalled(ps.address(), ps.directory_id(), job_->id());
-  MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  return can;
+  const size_t wanted = std::max(environment_.min_ps, 1);
+  if (environment_.registry->PsServers().size() < wanted) return false;
+  return AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_);
 }
 
 absl::StatusOr<bool> Mover::TakeMoreServers(ShardGroup& shards) {
@@ -100,8 +85,9 @@ absl::StatusOr<bool> Mover::TakeMoreServers(ShardGroup& shards) {
   for (const PsMember& member : environment_.registry->PsServers()) {
     const RegisterPs& ps = member.registration;
     if (considered_.contains(ps.directory_id())) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const bool can_be_called, CanBeCalled(ps));
-    if (!can_be_called) continue;
+    const bool answers = CanBeCalled(ps.address(), ps.directory_id(), job_->id());
+    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
+    if (!answers) continue;
     avoided_.Clear();
     MILLRACE_RETURN_IF_ERROR(
         Move(shards, absl::StrCat("there is no room for the job where it was placed, and ",

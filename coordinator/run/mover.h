@@ -60,7 +60,6 @@ class Mover {
  private:
   void Note(std::map<std::string, std::string> blamed, absl::Time began);
   absl::StatusOr<bool> HasOthers();
-  absl::StatusOr<bool> CanBeCalled(const RegisterPs& ps);
   absl::Status Move(ShardGroup& shards, const std::string& notice);
 
   Job* const job_;

@@ -20,7 +20,6 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "coordinator/job/shard_placement.h"
-#include "coordinator/shards/can_be_called.h"
 #include "coordinator/shards/remake_plan.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -165,13 +164,8 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
     avoided_.Clear();
     avoided_.Avoid(directory, AvoidedServers::kHangs);
   }
-  // It may be we who cannot call anybody.
-  for (const RemakeServer& server : Servers()) {
-    if (!CanBeCalled(server.address, server.directory_id, job_->id())) {
-      avoided_.Avoid(server.directory_id, AvoidedServers::kFull);
-    }
-    MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
-  }
+  MILLRACE_RETURN_IF_ERROR(
+      AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_).status());
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
     if (shards.placements()[shard].directory_id() != directory) continue;
     losses.lost[shard] = losses.moves[shard] = true;

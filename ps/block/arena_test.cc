@@ -71,6 +71,16 @@ class ArenaTest : public ::testing::Test {
     return buffer.place;
   }
 
+  // Between two lives of the server.
+  ArenaPlace FillAndMoveTheDataDirectory() {
+    OpenNew();
+    const ArenaPlace place = Fill(7);
+    arena_->Abandon();
+    fs::rename(options_.data_dir, root_ + "/moved");
+    options_.data_dir = root_ + "/moved";
+    return place;
+  }
+
   std::string Directory() const { return options_.parent + "/millrace-" + options_.directory_id; }
 
   size_t Files(const std::string& prefix) const {
@@ -393,11 +403,7 @@ TEST_F(UselessArenaTest, AfterALifeWithoutIt) {
 }
 
 TEST_F(ArenaTest, StaysWithADataDirectoryThatMoves) {
-  OpenNew();
-  const ArenaPlace place = Fill(7);
-  arena_->Abandon();
-  fs::rename(options_.data_dir, root_ + "/moved");
-  options_.data_dir = root_ + "/moved";
+  const ArenaPlace place = FillAndMoveTheDataDirectory();
   Open();
   EXPECT_NE(arena_->Adopt(place, kBytes).data, nullptr);
   RemoveLostArenas(options_.parent);
@@ -406,11 +412,7 @@ TEST_F(ArenaTest, StaysWithADataDirectoryThatMoves) {
 
 // What was there was deleted, for a line that only others read.
 TEST_F(ArenaTest, StaysWithADataDirectoryThatMovesWhereThatCannotBeNoted) {
-  OpenNew();
-  const ArenaPlace place = Fill(7);
-  arena_->Abandon();
-  fs::rename(options_.data_dir, root_ + "/moved");
-  options_.data_dir = root_ + "/moved";
+  const ArenaPlace place = FillAndMoveTheDataDirectory();
   fs::create_directory(Directory() + "/arena.new");  // Where it would be written.
   Open();
   EXPECT_NE(arena_->Adopt(place, kBytes).data, nullptr);

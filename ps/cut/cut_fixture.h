@@ -3,8 +3,8 @@
 #define MILLRACE_PS_CUT_CUT_FIXTURE_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,13 +68,7 @@ class CutFixture : public ::testing::Test {
 
   std::string bulk() const { return path_ + ".bulk"; }
 
-  int CutFiles() const {
-    int files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(bulk())) {
-      if (entry.path().extension() == ".sst") ++files;
-    }
-    return files;
-  }
+  size_t CutFiles() const { return FilesIn(bulk(), ".sst").size(); }
 
   const std::string path_ = EmptyTestDirectory("data");
   BlockPool pool_;

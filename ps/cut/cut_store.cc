@@ -242,13 +242,12 @@ absl::Status CutStore::CommitCut(std::unique_ptr<StagedCut> staged) {
     });
     cuts.insert(place, staged->cut);
   }
-  NoteFirstCut(staged->shard_key);
+  if (!entry.had_cut) NoteFirstCut(staged->shard_key);
   return absl::OkStatus();
 }
 
 // The cut is there, whatever becomes of this. After an error the next cut notes it.
 void CutStore::NoteFirstCut(const std::string& shard_key) {
-  if (Find(shard_key).had_cut) return;
   Database::Changes changes;
   changes.put.emplace_back(HadCutKey(shard_key), "");
   const absl::Status noted = database_->Commit(changes);

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,9 +12,7 @@
 #include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/cut/cut_fixture.h"
-#include "ps/cut/cut_keys.h"
-#include "ps/cut/database.h"
+#include "ps/cut/cut_store_fixture.h"
 #include "ps/shard/shard_test_util.h"
 #include "testing/faults/fault_file_system.h"
 
@@ -31,86 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class CutStoreTest : public CutFixture {
- protected:
-  static ShardPlan Plan(uint32_t replicas = 0) { return *PlanShard(Spec(replicas)); }
-
-  void Write(const ShardPlan& plan, uint64_t version, const std::vector<PushPtr>& held = {}) {
-    ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
-    const absl::Status status =
-        store_->WriteCut(plan, {term_.epoch, State(plan, version), held, of_stop_});
-    ASSERT_TRUE(status.ok()) << status;
-  }
-
-  void StepBack(const ShardPlan& plan, uint64_t version) {
-    term_.stepped_back_to.set_epoch(term_.epoch);
-    term_.stepped_back_to.set_version(version);
-    ++term_.epoch;
-    ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
-  }
-
-  // REQUIRES: the store is closed.
-  template <typename Change>
-  void ChangeDatabase(const Change& change) {
-    auto database = Database::Open(path_);
-    ASSERT_TRUE(database.ok()) << database.status();
-    ASSERT_TRUE(change(database->get()).ok());
-  }
-  void LoseRecord(const ShardPlan& plan) {
-    ChangeDatabase([&](Database* database) {
-      Database::Changes changes;
-      changes.remove = {RecordKey(ShardKey(plan.spec.job_id(), plan.spec.shard()))};
-      return database->Commit(changes);
-    });
-  }
-
-  // Reading and removing the file are errors of the system, until Readable.
-  void Unreadable(const std::string& file) {
-    std::filesystem::rename(file, path_ + ".aside");
-    std::filesystem::create_directory(file);
-  }
-  void Readable(const std::string& file) {
-    std::filesystem::remove(file);
-    std::filesystem::rename(path_ + ".aside", file);
-  }
-
-  // What an operator's `mv` does to both of its directories.
-  void MoveAway() {
-    std::filesystem::rename(path_, path_ + ".aside");
-    std::filesystem::rename(bulk(), bulk() + ".aside");
-  }
-  void MoveBack() {
-    std::filesystem::rename(path_ + ".aside", path_);
-    std::filesystem::rename(bulk() + ".aside", bulk());
-  }
-
-  uint64_t DiskBytes() const {
-    uint64_t bytes = 0;
-    std::error_code error;
-    for (const std::string& directory : {path_, bulk()}) {
-      for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-        const uint64_t size = entry.file_size(error);
-        if (!error) bytes += size;
-      }
-    }
-    return bytes;
-  }
-
-  // Spoils a byte in the middle of the file of a cut, the newest one first.
-  void Spoil(int cut_from_newest = 0) {
-    store_.reset();
-    std::vector<std::filesystem::path> files(std::filesystem::directory_iterator(bulk()), {});
-    std::sort(files.rbegin(), files.rend());
-    std::fstream file(files.at(static_cast<size_t>(cut_from_newest)),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(kBlockElements);
-    file.put('!');
-    ASSERT_TRUE(file.good());
-  }
-
-  ShardTerm term_ = {1, 0, {}};
-  bool of_stop_ = false;
-};
+using CutStoreTest = CutStoreFixture;
 
 TEST_F(CutStoreTest, CutComesBackAsItWas) {
   const ShardPlan plan = Plan();
@@ -381,158 +299,6 @@ TEST_F(CutStoreTest, CutsThatWereMovedAwayAloneAndAreBackAreThere) {
   EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
   ASSERT_TRUE(store_->Prune(plan, {}).ok());
   EXPECT_THAT(Cuts(), ElementsAre("0.2"));
-  EXPECT_EQ(CutFiles(), 1);
-}
-
-// The shards began anew, though the cuts could be had again.
-TEST_F(CutStoreTest, StoreWhoseCutsAreElsewhereIsNotOpened) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  store_.reset();
-  std::filesystem::rename(bulk(), bulk() + ".aside");
-  const absl::Status status = CutStore::Open(path_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(bulk() + " is missing"));
-  std::filesystem::rename(bulk() + ".aside", bulk());
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
-}
-
-// A disk that was not mounted was taken for one where nothing had been written yet.
-TEST_F(CutStoreTest, StoreWithAnotherDirectoryOfCutsIsNotOpened) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  store_.reset();
-  std::filesystem::rename(bulk(), bulk() + ".aside");
-  std::filesystem::create_directory(bulk());
-  absl::Status status = CutStore::Open(path_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("it is empty (is it mounted?)"));
-  std::ofstream(bulk() + "/DATABASE_ID") << "another";
-  status = CutStore::Open(path_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("its DATABASE_ID is another one"));
-  std::filesystem::remove_all(bulk());
-  std::filesystem::rename(bulk() + ".aside", bulk());
-  std::filesystem::rename(bulk() + "/DATABASE_ID", path_ + ".id");
-  status = CutStore::Open(path_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("it has no DATABASE_ID (where it is the right one all the same, write "));
-  std::filesystem::rename(path_ + ".id", bulk() + "/DATABASE_ID");
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
-}
-
-// All cuts were removed as nobody's.
-TEST_F(CutStoreTest, StoreWhoseRecordsAreElsewhereIsNotOpened) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  store_.reset();
-  std::filesystem::rename(path_, path_ + ".aside");
-  for (int i = 0; i < 2; ++i) {  // Whoever starts it may do so again and again.
-    const absl::Status status = CutStore::Open(path_).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(path_ + " is missing or empty"));
-  }
-  EXPECT_EQ(CutFiles(), 1);
-  std::filesystem::rename(path_ + ".aside", path_);
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
-}
-
-TEST_F(CutStoreTest, StoreThatWasMadeWithoutIdsGetsThem) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  store_.reset();
-  ChangeDatabase([](Database* database) {
-    Database::Changes changes;
-    changes.remove = {DatabaseIdKey()};
-    return database->Commit(changes);
-  });
-  std::filesystem::remove(bulk() + "/DATABASE_ID");
-  for (int i = 0; i < 2; ++i) {
-    Reopen();
-    EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
-  }
-  EXPECT_TRUE(std::filesystem::exists(bulk() + "/DATABASE_ID"));
-}
-
-// Its steps since the first one were run again, although there was a checkpoint.
-TEST_F(CutStoreTest, ShardThatHadACutDoesNotBeginAnewWithoutIt) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  store_.reset();
-  std::filesystem::remove(bulk() + "/job.0.0.sst");
-  Reopen();
-  const absl::Status status = store_->ReadShard(plan, &pool_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("had a cut, and no cut of it is left"));
-}
-
-TEST_F(CutStoreTest, ShardThatSteppedBackToItsInitialValuesHasThem) {
-  const ShardPlan plan = Plan(/*replicas=*/1);
-  Write(plan, 4);
-  StepBack(plan, 0);
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 0);
-}
-
-TEST_F(CutStoreTest, ShardThatIsMadeAgainUnderItsNameBeginsAnew) {
-  const ShardPlan plan = Plan();
-  Write(plan, 1);
-  ASSERT_TRUE(store_->DropShard("job", 0).ok());
-  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 0);
-}
-
-// They were removed without a word, and may be all that is left of it.
-TEST_F(CutStoreTest, CutsOfAShardWhoseRecordIsLostStayUntilAnotherIsMade) {
-  const ShardPlan plan = Plan();
-  Write(plan, 5);
-  store_.reset();
-  LoseRecord(plan);
-  WarningCount told("does not know the shard of the cut job.0.0.sst");
-  for (int i = 0; i < 2; ++i) {
-    Reopen();
-    EXPECT_EQ(CutFiles(), 1);
-    EXPECT_EQ(told.count(), i + 1);
-  }
-  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 0) << "it has had no cut";
-  Write(plan, 2);
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
-  EXPECT_EQ(CutFiles(), 1);
-  Reopen();
-  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
-}
-
-TEST_F(CutStoreTest, CutsOfAShardWhoseRecordIsLostGoWhenItIsDropped) {
-  const ShardPlan plan = Plan();
-  Write(plan, 5);
-  store_.reset();
-  LoseRecord(plan);
-  Reopen();
-  ASSERT_TRUE(store_->DropShard("job", 0).ok());
-  EXPECT_EQ(CutFiles(), 0);
-}
-
-// Of its name another one was dropped before.
-TEST_F(CutStoreTest, CutsOfAShardThatWasMadeAgainStayTooWhereItsRecordIsLost) {
-  const ShardPlan plan = Plan();
-  Write(plan, 5);
-  ASSERT_TRUE(store_->DropShard("job", 0).ok());
-  Write(plan, 2);
-  store_.reset();
-  ChangeDatabase([&](Database* database) {
-    Database::Changes changes;
-    changes.remove = {RecordKey(ShardKey("job", 0))};
-    changes.put = {{DroppedKey(ShardKey("job", 0)), "1"}};
-    return database->Commit(changes);
-  });
-  Reopen();
   EXPECT_EQ(CutFiles(), 1);
 }
 

@@ -44,12 +44,7 @@ class ShardCheckpointTest : public ::testing::Test {
 
   // Of a data directory.
   std::vector<std::filesystem::path> CutFiles(const std::string& name) const {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(absl::StrCat(root_, "/", name, "/db.bulk"))) {
-      if (entry.path().extension() == ".sst") files.push_back(entry.path());
-    }
-    return files;
+    return FilesIn(absl::StrCat(root_, "/", name, "/db.bulk"), ".sst");
   }
 
   // Serves another data directory, or the same one again.

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -27,6 +28,16 @@ inline std::string EmptyTestDirectory(absl::string_view name) {
   const std::string path = TestDirectory(name);
   std::filesystem::create_directory(path);
   return path;
+}
+
+// The files of a directory whose names end so (".sst"), in no particular order.
+inline std::vector<std::filesystem::path> FilesIn(const std::string& directory,
+                                                  absl::string_view extension) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().extension().string() == extension) files.push_back(entry.path());
+  }
+  return files;
 }
 
 }  // namespace millrace

@@ -1,0 +1,23 @@
+#include "coordinator/run/avoided_servers.h"
+
+#include "common/status_macros.h"
+#include "coordinator/shards/can_be_called.h"
+
+namespace millrace::coordinator {
+
+absl::StatusOr<bool> AvoidSilentServers(const RunnerEnvironment& environment,
+                                        const std::string& job_id, RunnerInbox* inbox,
+                                        AvoidedServers* avoided) {
+  bool one_answers = false;
+  for (const PsMember& member : environment.registry->PsServers()) {
+    const RegisterPs& ps = member.registration;
+    if (avoided->Contains(ps.directory_id())) continue;
+    const bool answers = CanBeCalled(ps.address(), ps.directory_id(), job_id);
+    MILLRACE_RETURN_IF_ERROR(inbox->interrupt());
+    if (!answers) avoided->Avoid(ps.directory_id(), AvoidedServers::kFull);
+    one_answers |= answers;
+  }
+  return one_answers;
+}
+
+}  // namespace millrace::coordinator
