@@ -30,10 +30,12 @@ absl::optional<Encoding::Kind> EncodingOfField(int number) {
 }
 
 Encoding::Kind EncodingOf(const Piece& piece) {
+  if (piece.has_rows()) return piece.rows().encoding();
   return EncodingOfField(piece.elements_case()).value_or(Encoding::FLOAT32);
 }
 
 const std::string& ElementsOf(const Piece& piece) {
+  if (piece.has_rows()) return piece.row_elements();
   return piece.GetReflection()->GetStringReference(piece, DescriptorOf(EncodingOf(piece)), nullptr);
 }
 

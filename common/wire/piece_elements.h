@@ -30,11 +30,12 @@ const ElementsField& FieldOf(Encoding::Kind encoding);
 // nullopt: the field has no elements.
 absl::optional<Encoding::Kind> EncodingOfField(int number);
 
-// Of a message that generated code has parsed. A piece that has no elements is FLOAT32.
+// Of a message that generated code has parsed; of a piece with rows these are the rows' elements.
+// A piece that has no elements is FLOAT32.
 Encoding::Kind EncodingOf(const Piece& piece);
 const std::string& ElementsOf(const Piece& piece);
 
-// REQUIRES: as FieldOf; `elements` are so encoded.
+// Of a piece without rows. REQUIRES: as FieldOf; `elements` are so encoded.
 void SetElements(Encoding::Kind encoding, std::string elements, Piece* piece);
 
 }  // namespace millrace

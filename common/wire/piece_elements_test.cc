@@ -35,5 +35,13 @@ TEST(PieceElementsTest, APieceSaysHowItIsEncodedByTheFieldThatItHas) {
   EXPECT_EQ(EncodingOf(piece), Encoding::FLOAT32);
 }
 
+TEST(PieceElementsTest, ElementsOfAPieceWithRowsAreThoseOfTheRows) {
+  Piece piece;
+  piece.mutable_rows()->set_encoding(Encoding::FLOAT16);
+  piece.set_row_elements("ab");
+  EXPECT_EQ(EncodingOf(piece), Encoding::FLOAT16);
+  EXPECT_EQ(ElementsOf(piece), "ab");
+}
+
 }  // namespace
 }  // namespace millrace

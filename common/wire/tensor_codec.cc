@@ -28,6 +28,11 @@ constexpr uint32_t VarintTag(uint32_t number) { return number << 3; }
 constexpr uint32_t kPiecesTag = LengthDelimitedTag(PushRequest::kPiecesFieldNumber);
 static_assert(LengthDelimitedTag(PullResponse::kPiecesFieldNumber) == kPiecesTag);
 
+constexpr uint32_t kRowsTag = LengthDelimitedTag(Piece::kRowsFieldNumber);
+constexpr uint32_t kRowElementsTag = LengthDelimitedTag(Piece::kRowElementsFieldNumber);
+// Of a row, which is a varint.
+constexpr size_t kMostBytesOfRow = 10;
+
 // Protobuf's limit on the nesting of messages and groups.
 constexpr int kMaxDepth = 100;
 
@@ -49,7 +54,14 @@ absl::optional<Encoding::Kind> EncodingOfTag(uint32_t tag) {
 struct Elements {
   Encoding::Kind encoding = Encoding::FLOAT32;
   std::vector<grpc::Slice> slices;
+  std::vector<grpc::Slice> of_rows;
 };
+
+size_t ByteCount(const std::vector<grpc::Slice>& slices) {
+  size_t bytes = 0;
+  for (const grpc::Slice& slice : slices) bytes += slice.size();
+  return bytes;
+}
 
 // Reads one message. Header: PushRequest or PullResponse.
 template <typename Header>
@@ -72,10 +84,12 @@ class Decoder {
       Piece piece;
       Elements elements;
       if (!ReadPiece(&piece, &elements)) return Malformed();
-      refusal->Update(CheckPiece(count++, elements));
+      refusal->Update(TakeRows(count, &piece, &elements));
+      refusal->Update(CheckPiece(count++, piece, elements));
       if (!refusal->ok()) continue;
       pieces->push_back({piece.slice(), piece.offset(),
-                         FloatSlices(std::move(elements.slices), elements.encoding)});
+                         FloatSlices(std::move(elements.slices), elements.encoding),
+                         RowsOf(&piece)});
     }
     if (!refusal->ok()) pieces->clear();
     if (!header->ParseFromString(rest)) return Malformed();
@@ -93,20 +107,51 @@ class Decoder {
     return true;
   }
 
+  static std::shared_ptr<const PieceRows> RowsOf(Piece* piece) {
+    if (!piece->has_rows()) return nullptr;
+    return std::make_shared<const PieceRows>(std::move(*piece->mutable_rows()));
+  }
+
+  // Makes the elements those of the rows, where the piece has rows. `index`: as for CheckPiece.
+  absl::Status TakeRows(size_t index, Piece* piece, Elements* elements) const {
+    const std::string path = absl::StrCat(type_, ".pieces[", index, "].");
+    if (too_many_rows_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, "rows: more than ", kMaxRows, " in a message; send them in several"));
+    }
+    if (!piece->has_rows()) {
+      if (ByteCount(elements->of_rows) == 0) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(path, "row_elements: given without rows"));
+    }
+    if (ByteCount(elements->slices) > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, "rows: a piece with rows has their elements in row_elements, and ",
+                       "nothing in ", FieldOf(elements->encoding).name));
+    }
+    if (!Encoding::Kind_IsValid(piece->rows().encoding())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, "rows.encoding: ", static_cast<int>(piece->rows().encoding()),
+                       "; must be one of FLOAT32, FLOAT16, BFLOAT16"));
+    }
+    elements->encoding = piece->rows().encoding();
+    elements->slices = std::move(elements->of_rows);
+    return absl::OkStatus();
+  }
+
   // `index`: which of the message's pieces it is.
-  absl::Status CheckPiece(size_t index, const Elements& elements) const {
+  absl::Status CheckPiece(size_t index, const Piece& piece, const Elements& elements) const {
     if (index >= kMaxPieces) {
       return absl::InvalidArgumentError(absl::StrCat(type_, ".pieces: more than ", kMaxPieces,
                                                      "; send them in several messages"));
     }
-    size_t bytes = 0;
-    for (const grpc::Slice& slice : elements.slices) bytes += slice.size();
+    const size_t bytes = ByteCount(elements.slices);
     const size_t width = WidthOf(elements.encoding);
     if (bytes % width == 0) return absl::OkStatus();
     const char* const name = FieldOf(elements.encoding).name;
-    return absl::InvalidArgumentError(absl::StrCat(
-        type_, ".pieces[", index, "].", name, ": ", bytes, " bytes; expected a multiple of ", width,
-        " (", elements.encoding == Encoding::FLOAT32 ? "float32" : name, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(type_, ".pieces[", index, "].", piece.has_rows() ? "row_elements" : name, ": ",
+                     bytes, " bytes; expected a multiple of ", width, " (",
+                     elements.encoding == Encoding::FLOAT32 ? "float32" : name, ")"));
   }
 
   // Reads up to the limit.
@@ -116,16 +161,29 @@ class Decoder {
       uint32_t tag;
       if (!reader_.ReadTag(&tag)) return false;
       const absl::optional<Encoding::Kind> encoding = EncodingOfTag(tag);
-      if (!encoding.has_value()) {
+      if (!encoding.has_value() && tag != kRowElementsTag) {
+        const size_t begin = rest.size();
         if (!reader_.CopyField(tag, kMaxDepth - 1, &rest)) return false;
+        // Not parsed, which takes more memory than the message: so it is known to be refused.
+        if (tag == kRowsTag && rest.size() - begin > kMostBytesOfRow * (kMaxRows + 4)) {
+          too_many_rows_ = true;
+          rest.resize(begin);
+        }
         continue;
       }
       size_t length;
       if (!reader_.ReadLength(&length)) return false;
+      if (!encoding.has_value()) {
+        if (!reader_.TakeSlices(length, &elements->of_rows)) return false;
+        continue;
+      }
       if (!reader_.TakeSlices(length, &elements->slices)) return false;
       elements->encoding = *encoding;
     }
-    return header->ParseFromString(rest);
+    if (!header->ParseFromString(rest)) return false;
+    rows_ += static_cast<size_t>(header->rows().rows_size());
+    too_many_rows_ = too_many_rows_ || rows_ > kMaxRows;
+    return true;
   }
 
   absl::Status Malformed() const {
@@ -136,6 +194,8 @@ class Decoder {
 
   WireReader reader_;
   const char* const type_;
+  size_t rows_ = 0;  // Of all pieces so far.
+  bool too_many_rows_ = false;
 };
 
 // Decoded: DecodedPush or DecodedPull.
@@ -160,7 +220,8 @@ class Encoder {
   void Add(const OutgoingPiece& piece) {
     const size_t bytes = piece.values.byte_size();
     AppendVarint(kPiecesTag, &small_);
-    AppendVarint(PieceSize(piece, bytes), &small_);
+    const std::string rows = piece.rows == nullptr ? "" : piece.rows->SerializeAsString();
+    AppendVarint(PieceSize(piece, rows, bytes), &small_);
     if (piece.slice != 0) {
       AppendVarint(VarintTag(Piece::kSliceFieldNumber), &small_);
       AppendVarint(piece.slice, &small_);
@@ -169,8 +230,13 @@ class Encoder {
       AppendVarint(VarintTag(Piece::kOffsetFieldNumber), &small_);
       AppendVarint(piece.offset, &small_);
     }
+    if (piece.rows != nullptr) {
+      AppendVarint(kRowsTag, &small_);
+      AppendVarint(rows.size(), &small_);
+      small_ += rows;
+    }
     if (bytes == 0) return;
-    AppendVarint(TagOf(piece.values.encoding()), &small_);
+    AppendVarint(piece.rows == nullptr ? TagOf(piece.values.encoding()) : kRowElementsTag, &small_);
     AppendVarint(bytes, &small_);
     if (bytes <= kMaxCopiedBytes) {
       small_.append(piece.values.bytes(), bytes);
@@ -186,10 +252,11 @@ class Encoder {
   }
 
  private:
-  static size_t PieceSize(const OutgoingPiece& piece, size_t bytes) {
+  static size_t PieceSize(const OutgoingPiece& piece, const std::string& rows, size_t bytes) {
     size_t size = 0;
     if (piece.slice != 0) size += 1 + VarintSize(piece.slice);
     if (piece.offset != 0) size += 1 + VarintSize(piece.offset);
+    if (piece.rows != nullptr) size += 1 + VarintSize(rows.size()) + rows.size();
     if (bytes != 0) size += 1 + VarintSize(bytes) + bytes;
     return size;
   }

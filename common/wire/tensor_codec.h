@@ -62,13 +62,19 @@ struct WirePiece {
   uint32_t slice = 0;
   uint64_t offset = 0;
   FloatSlices data;
+  // Not null: `data` is that of the rows. They are not checked (see rows.h).
+  std::shared_ptr<const PieceRows> rows = nullptr;
+
+  // How many elements it stands for.
+  uint64_t elements() const { return rows == nullptr ? data.size() : rows->count(); }
 };
 
 struct DecodedPush {
   PushRequest header;             // `pieces` is empty.
   std::vector<WirePiece> pieces;  // As they came.
   // Not OK: INVALID_ARGUMENT, why the pieces cannot be used (a length of data that is no multiple
-  // of an element's, or more than kMaxPieces); `pieces` is empty then, and the header is good.
+  // of an element's, rows beside data or in no encoding, more than kMaxPieces or kMaxRows);
+  // `pieces` is empty then, and the header is good.
   absl::Status refusal;
 };
 
@@ -80,6 +86,8 @@ struct DecodedPull {
 // Of a message: far more than anybody sends, since a decoded piece takes more memory than the few
 // bytes that it may be on the wire.
 inline constexpr size_t kMaxPieces = size_t{1} << 16;
+// Rows of all pieces of a message, or of a pull's request.
+inline constexpr size_t kMaxRows = kBlockElements;
 
 // INVALID_ARGUMENT: not a message of the type; with DecodePull also what DecodedPush::refusal says.
 // Accepts every valid encoding of the message (any field order, unknown fields).
@@ -93,6 +101,8 @@ struct OutgoingPiece {
   uint64_t offset = 0;
   EncodedNumbers values;
   std::shared_ptr<const void> owner;
+  // Not null: `values` are those of the rows, whose `encoding` is filled in.
+  std::shared_ptr<const PieceRows> rows = nullptr;
 };
 
 // REQUIRES: header.pieces() is empty.

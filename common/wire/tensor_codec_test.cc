@@ -354,5 +354,93 @@ TEST(TensorCodecTest, OtherEncodingsAreNoDataForWhoDoesNotKnowThem) {
   EXPECT_TRUE(push.pieces(0).data().empty());
 }
 
+std::shared_ptr<const PieceRows> TwoRows(Encoding::Kind encoding) {
+  PieceRows rows;
+  rows.set_width(2);
+  rows.add_rows(1);
+  rows.add_rows(300);
+  rows.set_count(700);
+  rows.set_encoding(encoding);
+  return std::make_shared<const PieceRows>(rows);
+}
+
+TEST(TensorCodecTest, PiecesWithRowsAreTheMessageThatProtobufReads) {
+  const auto values = std::make_shared<std::vector<float>>(Sequence(4));
+  OutgoingPiece piece = Outgoing(1, 2, values);
+  piece.rows = TwoRows(Encoding::FLOAT32);
+  OutgoingPiece none = Outgoing(2, 0, std::make_shared<std::vector<float>>());
+  none.rows = std::make_shared<const PieceRows>();
+  const grpc::ByteBuffer buffer = EncodePush(Header(), {piece, none});
+  PushRequest parsed;
+  ASSERT_TRUE(parsed.ParseFromString(ToString(buffer)));
+  ASSERT_EQ(parsed.pieces_size(), 2);
+  EXPECT_EQ(parsed.pieces(0).rows().SerializeAsString(), piece.rows->SerializeAsString());
+  EXPECT_EQ(parsed.pieces(0).row_elements(), Bytes(*values));
+  EXPECT_TRUE(parsed.pieces(1).has_rows());
+  const auto decoded = DecodePush(buffer);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  ASSERT_TRUE(decoded->refusal.ok()) << decoded->refusal;
+  ASSERT_EQ(decoded->pieces.size(), 2u);
+  EXPECT_EQ(decoded->pieces[0].elements(), 700u);
+  EXPECT_EQ(decoded->pieces[0].rows->SerializeAsString(), piece.rows->SerializeAsString());
+  EXPECT_EQ(Floats(decoded->pieces[0].data), *values);
+  EXPECT_EQ(decoded->pieces[1].elements(), 0u);
+}
+
+TEST(TensorCodecTest, EveryCutOfAPieceWithRowsDecodesTheSame) {
+  PushRequest push = Header();
+  Piece* piece = push.add_pieces();
+  *piece->mutable_rows() = *TwoRows(Encoding::BFLOAT16);
+  piece->set_row_elements("abcdefgh");
+  const std::string bytes = push.SerializeAsString();
+  for (size_t first = 0; first <= bytes.size(); ++first) {
+    const auto decoded = DecodePush(ToBuffer(CutAt(bytes, {first})));
+    ASSERT_TRUE(decoded.ok()) << first << " " << decoded.status();
+    ASSERT_TRUE(decoded->refusal.ok()) << first << " " << decoded->refusal;
+    ASSERT_EQ(decoded->pieces[0].data.encoding(), Encoding::BFLOAT16);
+    ASSERT_EQ(decoded->pieces[0].data.size(), 4u);
+    ASSERT_EQ(decoded->pieces[0].rows->rows_size(), 2);
+  }
+}
+
+TEST(TensorCodecTest, RowsInTheWrongFieldAreRefusedByPath) {
+  const auto refusal = [](const Piece& piece) {
+    PushRequest push = Header();
+    *push.add_pieces() = piece;
+    return DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 5)))->refusal.ToString();
+  };
+  Piece piece;
+  piece.set_row_elements("abcd");
+  EXPECT_THAT(refusal(piece), HasSubstr("pieces[0].row_elements: given without rows"));
+  *piece.mutable_rows() = *TwoRows(Encoding::FLOAT32);
+  EXPECT_EQ(refusal(piece), "OK");
+  piece.set_row_elements("abc");
+  EXPECT_THAT(refusal(piece), HasSubstr("pieces[0].row_elements: 3 bytes; expected a multiple"));
+  piece.mutable_rows()->set_encoding(static_cast<Encoding::Kind>(9));
+  EXPECT_THAT(refusal(piece), HasSubstr("pieces[0].rows.encoding: 9; must be one of"));
+  piece.mutable_rows()->set_encoding(Encoding::FLOAT32);
+  piece.set_bfloat16("ab");
+  EXPECT_THAT(refusal(piece), HasSubstr("nothing in bfloat16"));
+}
+
+TEST(TensorCodecTest, TooManyRowsAreRefused) {
+  PushRequest push = Header();
+  for (int i = 0; i < 2; ++i) {
+    PieceRows* rows = push.add_pieces()->mutable_rows();
+    for (size_t row = 0; row < kMaxRows / 2; ++row) rows->add_rows(row);
+  }
+  const auto refusal = [&push] {
+    return DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 65536)))->refusal.ToString();
+  };
+  EXPECT_EQ(refusal(), "OK");
+  push.mutable_pieces(1)->mutable_rows()->add_rows(kMaxRows);
+  EXPECT_THAT(refusal(), HasSubstr("pieces[1].rows: more than 262144 in a message"));
+  // So many that they are not even parsed.
+  for (size_t row = 0; row < 10 * kMaxRows; ++row) {
+    push.mutable_pieces(0)->mutable_rows()->add_rows(row);
+  }
+  EXPECT_THAT(refusal(), HasSubstr("pieces[0].rows: more than 262144 in a message"));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,0 +1,40 @@
+// Which elements of a piece its rows are: see PieceRows in protos/parameter_server.proto.
+#ifndef MILLRACE_COMMON_WIRE_ROWS_H_
+#define MILLRACE_COMMON_WIRE_ROWS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace millrace {
+
+// Elements [begin, begin + count) of a variable, or a part of one.
+struct ElementRange {
+  uint64_t begin = 0;
+  uint64_t count = 0;
+};
+
+// How many elements `rows` have in `range`, of the variable. INVALID_ARGUMENT: they are not
+// ascending, or one has no element there; or the width is 0. REQUIRES: the range's end is below
+// 2^63.
+absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint64_t width,
+                                          const ElementRange& range);
+
+// Those of `rows`, which are ascending, that have elements in `range`. REQUIRES: as above, width
+// >= 1.
+absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t width,
+                                  const ElementRange& range);
+
+// What a row has in the range, counted from the range's first element. REQUIRES: it has some.
+inline ElementRange PartOfRow(uint64_t row, uint64_t width, const ElementRange& range) {
+  const uint64_t begin = std::max(row * width, range.begin);
+  const uint64_t end = std::min(row * width + width, range.begin + range.count);
+  return {begin - range.begin, end - begin};
+}
+
+}  // namespace millrace
+
+#endif  // MILLRACE_COMMON_WIRE_ROWS_H_
