@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "protos/parameter_server.pb.h"
 
 namespace millrace {
 
@@ -17,9 +18,15 @@ struct ElementRange {
   uint64_t count = 0;
 };
 
+// The numbers of rows in a message: PieceRows or WantedRows.
+template <typename Message>
+absl::Span<const uint64_t> RowsOf(const Message& message) {
+  return absl::MakeConstSpan(message.rows().data(), static_cast<size_t>(message.rows_size()));
+}
+
 // How many elements `rows` have in `range`, of the variable. INVALID_ARGUMENT: they are not
 // ascending, or one has no element there; or the width is 0. REQUIRES: the range's end is below
-// 2^63.
+// 2^64.
 absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint64_t width,
                                           const ElementRange& range);
 
@@ -31,8 +38,8 @@ absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t widt
 // What a row has in the range, counted from the range's first element. REQUIRES: it has some.
 inline ElementRange PartOfRow(uint64_t row, uint64_t width, const ElementRange& range) {
   const uint64_t begin = std::max(row * width, range.begin);
-  const uint64_t end = std::min(row * width + width, range.begin + range.count);
-  return {begin - range.begin, end - begin};
+  const uint64_t rest_of_row = width - (begin - row * width);
+  return {begin - range.begin, std::min(rest_of_row, range.begin + range.count - begin)};
 }
 
 }  // namespace millrace

@@ -26,7 +26,8 @@ absl::StatusOr<BlockLayout> BlockLayout::Create(const ShardSpec& spec) {
           "; a slice has at least 1 element, and a shard at most ", kMaxElements, " in all"));
     }
     const bool frozen = spec.slices(i).update().has_frozen();
-    layout.slices_.push_back({layout.pushed_elements_, length, layout.blocks_.size(), frozen});
+    layout.slices_.push_back({layout.pushed_elements_, length, layout.blocks_.size(), frozen,
+                              spec.slices(i).slice().offset()});
     for (uint64_t offset = 0; offset < length; offset += kBlockElements) {
       const uint64_t rest = length - offset;
       layout.blocks_.push_back({static_cast<uint32_t>(i), offset,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/wire/rows.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 
@@ -54,6 +55,11 @@ class BlockLayout {
   // or it is frozen.
   absl::StatusOr<uint64_t> Locate(uint32_t slice, uint64_t offset, uint64_t count) const;
 
+  // Where elements of a slice are in its variable. REQUIRES: Locate() accepts them.
+  ElementRange InVariable(uint32_t slice, uint64_t offset, uint64_t count) const {
+    return {slices_[slice].in_variable + offset, count};
+  }
+
   // The first run of the elements [offset, offset + count) of a slice: as many as are in one block.
   // REQUIRES: Locate() accepts them; count > 0.
   Run FirstRun(uint32_t slice, uint64_t offset, size_t count) const {
@@ -70,6 +76,7 @@ class BlockLayout {
     uint64_t length = 0;  // In elements.
     size_t first_block = 0;
     bool frozen = false;
+    uint64_t in_variable = 0;  // Of its first element.
   };
 
   BlockLayout() = default;

@@ -11,6 +11,8 @@
 #include "common/status_macros.h"
 #include "common/wire/encoding.h"
 #include "common/wire/piece_elements.h"
+#include "common/wire/rows.h"
+#include "glog/logging.h"
 #include "grpcpp/support/slice.h"
 #include "ps/dense/finite.h"
 
@@ -19,14 +21,27 @@ namespace {
 
 using Range = std::pair<uint64_t, uint64_t>;
 
-absl::Status CheckFinite(const ShardSpec& spec, const WirePiece& piece) {
+// Where the number with this index stands, counted from the piece's first element.
+uint64_t PlaceOf(const BlockLayout& layout, const WirePiece& piece, uint64_t index) {
+  if (piece.rows == nullptr) return index;
+  const ElementRange range = layout.InVariable(piece.slice, piece.offset, piece.elements());
+  for (const uint64_t row : RowsOf(*piece.rows)) {
+    const ElementRange part = PartOfRow(row, piece.rows->width(), range);
+    if (index < part.count) return part.begin + index;
+    index -= part.count;
+  }
+  LOG(FATAL) << "the piece's rows have fewer elements than it has numbers";
+}
+
+absl::Status CheckFinite(const ShardSpec& spec, const BlockLayout& layout, const WirePiece& piece) {
   const auto bad = FindNotFinite(piece.data);
   if (!bad.has_value()) return absl::OkStatus();
   const ShardSlice& slice = spec.slices(static_cast<int>(piece.slice));
   return absl::InvalidArgumentError(absl::StrCat(
       "the ", slice.update().has_moving_average() ? "statistic" : "gradient", " of variable '",
       PrintableName(slice.variable_name()), "' has ", bad->value, " at element ",
-      slice.slice().offset() + piece.offset + bad->index, "; must be finite"));
+      slice.slice().offset() + piece.offset + PlaceOf(layout, piece, bad->index),
+      "; must be finite"));
 }
 
 // Whether a piece comes as the shard was told that it must. See ShardSpec.wire.
@@ -75,19 +90,68 @@ absl::Status Join(std::vector<Range>* ranges) {
 }
 
 uint64_t MemoryBytes(const WirePiece& piece) {
-  return piece.data.size() * sizeof(float) + kPieceOverhead;
+  const uint64_t rows = piece.rows == nullptr ? 0 : static_cast<uint64_t>(piece.rows->rows_size());
+  return piece.data.size() * sizeof(float) + rows * sizeof(uint64_t) + kPieceOverhead;
 }
 
 // Whether the piece begins and ends where blocks do.
 bool IsWholeBlocks(const BlockLayout& layout, const WirePiece& piece) {
-  const uint64_t last = piece.offset + piece.data.size() - 1;
+  const uint64_t last = piece.offset + piece.elements() - 1;
   const BlockLayout::Run end = layout.FirstRun(piece.slice, last, 1);
   return layout.FirstRun(piece.slice, piece.offset, 1).offset == 0 &&
          end.offset + 1 == layout.blocks()[end.block].elements;
 }
 
+// A piece with rows as one with all elements: zeros, and the rows at their places.
+WirePiece Spread(const BlockLayout& layout, const WirePiece& piece) {
+  const size_t count = piece.elements();
+  const ElementRange range = layout.InVariable(piece.slice, piece.offset, count);
+  auto* const floats = new float[count]();
+  std::vector<grpc::Slice> slices;
+  slices.emplace_back(
+      floats, count * sizeof(float), [](void* owned) { delete[] static_cast<float*>(owned); },
+      floats);
+  std::vector<float> given(piece.data.size());
+  piece.data.CopyTo(absl::MakeSpan(given));
+  const float* next = given.data();
+  for (const uint64_t row : RowsOf(*piece.rows)) {
+    const ElementRange part = PartOfRow(row, piece.rows->width(), range);
+    std::copy_n(next, part.count, floats + part.begin);
+    next += part.count;
+  }
+  return {piece.slice, piece.offset, FloatSlices(std::move(slices))};
+}
+
 bool IsToWiden(const BlockLayout& layout, bool gathered, const WirePiece& piece) {
+  if (piece.rows != nullptr && gathered) return true;
   return piece.data.encoding() != Encoding::FLOAT32 && (!gathered || IsWholeBlocks(layout, piece));
+}
+
+absl::Status CheckRows(const ShardSpec& spec, const BlockLayout& layout, const WirePiece& piece) {
+  if (piece.rows == nullptr) return absl::OkStatus();
+  const ShardSlice& slice = spec.slices(static_cast<int>(piece.slice));
+  const std::string where =
+      absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice, ": ");
+  if (slice.update().has_moving_average()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "rows: of a statistic, which has a value for each element; variable '",
+                     PrintableName(slice.variable_name()), "' is a moving average"));
+  }
+  if (!IsWholeBlocks(layout, piece)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "rows.count: ", piece.elements(), "; a piece with rows begins at a ",
+                     "multiple of ", kBlockElements, " and ends at one or with its slice"));
+  }
+  const ElementRange range = layout.InVariable(piece.slice, piece.offset, piece.elements());
+  const absl::StatusOr<uint64_t> given =
+      CountRowElements(RowsOf(*piece.rows), piece.rows->width(), range);
+  if (!given.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where, given.status().message()));
+  }
+  if (*given == piece.data.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(where, "row_elements: ", piece.data.size(),
+                                                 " numbers; the rows have ", *given,
+                                                 " elements in the piece"));
 }
 
 // A block's piece, and where to write its elements.
@@ -105,7 +169,12 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
                    PlacedPieces* placed) {
   placed->ranges.reserve(pieces.size());
   for (const WirePiece& piece : pieces) {
-    const uint64_t count = piece.data.size();
+    const uint64_t count = piece.elements();
+    if (count == 0 && piece.rows != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice,
+                       ": rows.count: 0; must be how many elements the piece stands for"));
+    }
     if (count == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice,
@@ -118,6 +187,7 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
     placed->memory_bytes += MemoryBytes(piece);
     placed->whole_blocks = placed->whole_blocks && IsWholeBlocks(layout, piece);
     placed->narrow = placed->narrow || piece.data.encoding() != Encoding::FLOAT32;
+    placed->has_rows = placed->has_rows || piece.rows != nullptr;
   }
   return Join(&placed->ranges);
 }
@@ -130,7 +200,8 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
   MILLRACE_RETURN_IF_ERROR(Place(layout, pieces, &placed));
   for (const WirePiece& piece : pieces) {
     MILLRACE_RETURN_IF_ERROR(CheckEncoding(spec, piece));
-    MILLRACE_RETURN_IF_ERROR(CheckFinite(spec, piece));
+    MILLRACE_RETURN_IF_ERROR(CheckRows(spec, layout, piece));
+    MILLRACE_RETURN_IF_ERROR(CheckFinite(spec, layout, piece));
   }
   placed.pieces = std::make_shared<const std::vector<WirePiece>>(std::move(pieces));
   return placed;
@@ -138,8 +209,16 @@ absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayou
 
 void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message) {
   auto widened = std::make_shared<std::vector<WirePiece>>(*message->pieces);
+  message->memory_bytes = 0;
   for (WirePiece& piece : *widened) {
-    if (IsToWiden(layout, gathered, piece)) piece.data = piece.data.Widened();
+    if (IsToWiden(layout, gathered, piece)) {
+      if (piece.rows != nullptr && gathered) {
+        piece = Spread(layout, piece);
+      } else {
+        piece.data = piece.data.Widened();
+      }
+    }
+    message->memory_bytes += MemoryBytes(piece);
   }
   message->pieces = std::move(widened);
 }
@@ -147,7 +226,9 @@ void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message) 
 uint64_t BytesToWiden(const BlockLayout& layout, bool gathered, const PlacedPieces& message) {
   uint64_t bytes = 0;
   for (const WirePiece& piece : *message.pieces) {
-    if (IsToWiden(layout, gathered, piece)) bytes += MemoryBytes(piece);
+    if (!IsToWiden(layout, gathered, piece)) continue;
+    const bool is_spread = piece.rows != nullptr && gathered;
+    bytes += is_spread ? piece.elements() * sizeof(float) + kPieceOverhead : MemoryBytes(piece);
   }
   return bytes;
 }
@@ -255,7 +336,7 @@ bool PushAssembly::carried_by(uint64_t stream) const {
 
 uint64_t ElementCount(const PushPieces& pieces) {
   uint64_t count = 0;
-  for (const WirePiece& piece : *pieces) count += piece.data.size();
+  for (const WirePiece& piece : *pieces) count += piece.elements();
   return count;
 }
 

@@ -35,6 +35,8 @@ struct PlacedPieces {
   uint64_t memory_bytes = 0;
   // Whether some came in another encoding.
   bool narrow = false;
+  // Whether some have rows.
+  bool has_rows = false;
   // Whether each piece is one or more whole blocks.
   bool whole_blocks = true;
 };
@@ -55,13 +57,14 @@ inline constexpr uint64_t kIntervalBytes = 64;
 // Checks a message's pieces, all that can be checked of them without what came before: needs no
 // lock. INVALID_ARGUMENT: pieces that the shard has no place for, or of a frozen slice, without
 // data, that overlap, in more than kMaxRanges ranges, in another encoding than the spec asks for
-// (it names the variable), or with a number that is infinite or NaN (it names the variable and the
-// element).
+// (it names the variable), with a number that is infinite or NaN (it names the variable and the
+// element), or with rows that are not as PieceRows and PushRequest.pieces say.
 absl::StatusOr<PlacedPieces> PlacePieces(const ShardSpec& spec, const BlockLayout& layout,
                                          std::vector<WirePiece> pieces);
 
 // Makes FLOAT32 of those that are kept as they are: all, or where they are `gathered` those that
-// are whole blocks, since Gather copies the others, in whatever encoding. Needs no lock.
+// are whole blocks, since Gather copies the others, in whatever encoding. Where they are gathered,
+// those with rows become pieces with all elements, too. Needs no lock.
 void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message);
 // The memory that this takes.
 uint64_t BytesToWiden(const BlockLayout& layout, bool gathered, const PlacedPieces& message);

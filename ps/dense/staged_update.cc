@@ -31,6 +31,25 @@ struct StagedUpdate::Arrays {
   ElementRun Run(const char* gradient, size_t count) const { return {gradient, count, in, out}; }
 };
 
+struct StagedUpdate::BlockRows {
+  size_t block = 0;
+  ElementRange range;  // The block's, of the variable.
+  uint64_t width = 0;
+  absl::Span<const uint64_t> rows;  // That have elements in it.
+  const float* gradient = nullptr;  // Of these, one after the other.
+
+  // Calls `visit(run, gradient)` for each row's part, in elements from the block's first.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    const float* next = gradient;
+    for (const uint64_t row : rows) {
+      const ElementRange run = PartOfRow(row, width, range);
+      visit(run, next);
+      next += run.count;
+    }
+  }
+};
+
 StagedUpdate::StagedUpdate(const UpdateTools& tools, StatePtr base)
     : tools_(tools),
       base_(std::move(base)),
@@ -59,12 +78,15 @@ const Optimizer& StagedUpdate::RuleOf(size_t block) const {
 }
 
 StagedUpdate::Arrays StagedUpdate::ArraysOf(const BlockLayout::Run& run) {
+  return ArraysOf(run, MutableBlock(run.block));
+}
+
+StagedUpdate::Arrays StagedUpdate::ArraysOf(const BlockLayout::Run& run, Block* to) const {
   const Block& from = *base_->blocks[run.block];
-  Block& to = *MutableBlock(run.block);
   Arrays arrays;
   for (int i = 0; i <= from.slots(); ++i) {
     arrays.in[i] = from.array(i) + run.offset;
-    arrays.out[i] = to.array(i) + run.offset;
+    arrays.out[i] = to->array(i) + run.offset;
   }
   return arrays;
 }
@@ -118,7 +140,62 @@ void StagedUpdate::UpdateVariable(uint32_t slice) {
   gradients_->Release(slice);
 }
 
+void StagedUpdate::ApplyRows(const WirePiece& piece) {
+  std::vector<float> gradient(piece.data.size());
+  piece.data.CopyTo(absl::MakeSpan(gradient));
+  const absl::Span<const uint64_t> rows = RowsOf(*piece.rows);
+  BlockRows of_block;
+  of_block.width = piece.rows->width();
+  of_block.gradient = gradient.data();
+  for (uint64_t done = 0; done < piece.elements(); done += of_block.range.count) {
+    const uint64_t offset = piece.offset + done;
+    const BlockLayout::Run run =
+        tools_.layout->FirstRun(piece.slice, offset, piece.elements() - done);
+    of_block.block = run.block;
+    of_block.range = tools_.layout->InVariable(piece.slice, offset, run.count);
+    of_block.rows = RowsIn(rows, of_block.width, of_block.range);
+    ApplyRows(of_block);
+    of_block.ForEach([&of_block](const ElementRange& given, const float* values) {
+      of_block.gradient = values + given.count;
+    });
+  }
+}
+
+void StagedUpdate::ApplyRows(const BlockRows& rows) {
+  const Optimizer& rule = RuleOf(rows.block);
+  if (rule.passes() > 0 || !rule.keeps_without_gradient()) return ApplySpread(rows);
+  if (!rows.rows.empty()) return UpdateRows(rows);
+  MutexLock lock(&mutex_);
+  rows_[rows.block] = {};
+}
+
+void StagedUpdate::ApplySpread(const BlockRows& rows) {
+  std::vector<float> gradient(rows.range.count);
+  rows.ForEach([&gradient](const ElementRange& run, const float* values) {
+    std::copy_n(values, run.count, gradient.begin() + run.begin);
+  });
+  Apply(BlockLayout::Run{rows.block, 0, rows.range.count},
+        reinterpret_cast<const char*>(gradient.data()));
+}
+
+void StagedUpdate::UpdateRows(const BlockRows& rows) {
+  const std::shared_ptr<Block> block =
+      tools_.successors->Copy(rows.block, base_->blocks[rows.block]);
+  const Optimizer& rule = RuleOf(rows.block);
+  std::vector<ElementRange> changed;
+  rows.ForEach([&](const ElementRange& run, const float* values) {
+    const Arrays arrays = ArraysOf({rows.block, run.begin, run.count}, block.get());
+    rule.Apply(base_->version + 1, reinterpret_cast<const char*>(values), run.count, arrays.in,
+               arrays.out);
+    changed.push_back(run);
+  });
+  MutexLock lock(&mutex_);
+  blocks_[rows.block] = block;
+  rows_[rows.block] = std::move(changed);
+}
+
 void StagedUpdate::Apply(const WirePiece& piece) {
+  if (piece.rows != nullptr) return ApplyRows(piece);
   piece.data.ForEachRun([&](size_t offset, const char* bytes, size_t count) {
     while (count > 0) {
       const BlockLayout::Run run =
@@ -143,7 +220,13 @@ StatePtr StagedUpdate::Finish(absl::Span<const uint64_t> steps) {
   state->blocks.reserve(blocks_.size());
   bool tried = false;  // To move a block: one at a time, since the shard is locked meanwhile.
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (tools_.layout->blocks()[i].frozen) {
+    const auto rows = rows_.find(i);
+    if (rows != rows_.end() && !rows->second.empty()) {
+      state->blocks.push_back(tools_.successors->Publish(i, base_->blocks[i], std::move(blocks_[i]),
+                                                         std::move(rows->second)));
+      continue;
+    }
+    if (tools_.layout->blocks()[i].frozen || rows != rows_.end()) {
       state->blocks.push_back(base_->blocks[i]);
       if (base_->blocks[i]->place() == 0 && !std::exchange(tried, true)) {
         MoveToArena(tools_.pool, &state->blocks.back());

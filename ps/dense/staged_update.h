@@ -6,12 +6,14 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/wire/tensor_codec.h"
 #include "ps/block/block.h"
 #include "ps/dense/block_layout.h"
+#include "ps/dense/block_successors.h"
 #include "ps/dense/shard_state.h"
 #include "ps/dense/variable_gradients.h"
 #include "ps/optimizer/optimizer.h"
@@ -27,6 +29,7 @@ struct UpdateTools {
   const Optimizer* optimizer = nullptr;
   BlockPool* pool = nullptr;
   const SliceRules* rules = nullptr;  // nullptr: the optimizer is every slice's.
+  BlockSuccessors* successors = nullptr;
 };
 
 // Writes new versions of `base`'s blocks into buffers of its own. Dropping it leaves no trace. The
@@ -38,6 +41,10 @@ struct UpdateTools {
 // block is measured by the thread that brought the last of it, and what follows is done by the one
 // that measured the last block. The others do not wait for that. Norms are summed up by place
 // (norms.h), so neither pieces nor threads show in the result.
+//
+// Of a piece with rows only these are updated, where the optimizer keeps an element that has no
+// gradient: the rest of a block with rows comes from BlockSuccessors, and a block without one stays
+// what it is. Other optimizers get the piece as a gradient of all its elements.
 //
 // Apply may run on several threads at once, for different elements: they write to different places,
 // and only the list of blocks is locked. Whoever calls Finish has to know that all of them have
@@ -64,11 +71,20 @@ class StagedUpdate {
  private:
   // The arrays of a run, before and after.
   struct Arrays;
+  // What a piece with rows has of a block.
+  struct BlockRows;
 
   const Optimizer& RuleOf(size_t block) const;
   // The new version of a block; made when it is first asked for.
   Block* MutableBlock(size_t index) ABSL_LOCKS_EXCLUDED(mutex_);
   Arrays ArraysOf(const BlockLayout::Run& run);
+  Arrays ArraysOf(const BlockLayout::Run& run, Block* to) const;
+  void ApplyRows(const WirePiece& piece);
+  void ApplyRows(const BlockRows& rows) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As a gradient of all elements of the block.
+  void ApplySpread(const BlockRows& rows);
+  // And of no other elements.
+  void UpdateRows(const BlockRows& rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // All of a block's gradient is there.
   void MeasureFirst(size_t block);
   SquaredNorms Measure(int pass, const VariableFacts& variable, size_t block);
@@ -81,6 +97,8 @@ class StagedUpdate {
   absl::optional<double> gradient_norm_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);
+  // By block: the runs that rows have changed. Of one without any, an empty list.
+  absl::flat_hash_map<size_t, std::vector<ElementRange>> rows_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::ps

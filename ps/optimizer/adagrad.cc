@@ -46,6 +46,7 @@ class AdagradOptimizer final : public Optimizer {
 
   int slots() const override { return 1; }
   float initial_slot(int /*slot*/) const override { return initial_accumulator_; }
+  bool keeps_without_gradient() const override { return true; }
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

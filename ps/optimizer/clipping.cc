@@ -63,6 +63,7 @@ class ClippingOptimizer final : public Optimizer {
   int slots() const override { return optimizer_->slots(); }
   float initial_slot(int slot) const override { return optimizer_->initial_slot(slot); }
   int passes() const override { return optimizer_->passes(); }
+  bool keeps_without_gradient() const override { return optimizer_->keeps_without_gradient(); }
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

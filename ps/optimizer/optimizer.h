@@ -52,6 +52,10 @@ class Optimizer {
   virtual void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
                      float* const* out) const = 0;
 
+  // Whether a gradient of 0 leaves an element and its slots as they are, whatever the version: so
+  // that what has no gradient need not be updated. (But for numbers that Apply takes for 0.)
+  virtual bool keeps_without_gradient() const { return false; }
+
   // How often a whole variable is measured before any element of it is updated. With 0, which is
   // elementwise, Apply is all that there is to an update.
   virtual int passes() const { return 0; }

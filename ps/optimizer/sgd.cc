@@ -58,6 +58,7 @@ class PlainSgd final : public Optimizer {
   explicit PlainSgd(LearningRate learning_rate) : learning_rate_(std::move(learning_rate)) {}
 
   int slots() const override { return 0; }
+  bool keeps_without_gradient() const override { return true; }
 
   void Apply(uint64_t version, const char* gradient, size_t count, const float* const* in,
              float* const* out) const override {

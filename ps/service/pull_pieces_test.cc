@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/status_macros.h"
 #include "common/wire/encoding.h"
 #include "gtest/gtest.h"
 #include "ps/block/block.h"
@@ -29,8 +30,12 @@ class PullPiecesTest : public ::testing::Test {
                                      /*root=*/nullptr, &spare_);
   }
 
-  absl::StatusOr<OutgoingPiece> PieceAs(Encoding::Kind encoding) {
-    return PieceOf(shard_.get(), 0, Newest(shard_.get())->blocks[0], encoding);
+  absl::StatusOr<OutgoingPiece> PieceAs(Encoding::Kind encoding,
+                                        const WantedRows* wanted = nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const absl::optional<OutgoingPiece> piece,
+        PieceOf(shard_.get(), 0, Newest(shard_.get())->blocks[0], encoding, wanted));
+    return piece.value();
   }
 
   BlockPool pool_;
@@ -56,6 +61,21 @@ TEST_F(PullPiecesTest, RoundedOnesAreCountedAndBounded) {
   EXPECT_TRUE(PieceAs(Encoding::FLOAT32).ok()) << "it takes none";
   first->owner = nullptr;
   EXPECT_TRUE(PieceAs(Encoding::FLOAT16).ok());
+}
+
+TEST_F(PullPiecesTest, RowsAreCopiedAndCountedInEveryEncoding) {
+  WantedRows wanted;
+  wanted.set_width(100);
+  wanted.add_rows(2);
+  wanted.add_rows(9);
+  const absl::StatusOr<OutgoingPiece> floats = PieceAs(Encoding::FLOAT32, &wanted);
+  ASSERT_TRUE(floats.ok()) << floats.status();
+  EXPECT_EQ(floats->values.size(), 200u);
+  EXPECT_EQ(spare_.used(), 800);
+  const absl::StatusOr<OutgoingPiece> halves = PieceAs(Encoding::FLOAT16, &wanted);
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  EXPECT_EQ(halves->rows->encoding(), Encoding::FLOAT16);
+  EXPECT_EQ(spare_.used(), 1200);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "common/net/byte_buffer.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
+#include "common/status_macros.h"
 #include "common/wire/tensor_codec.h"
 #include "grpcpp/server_context.h"
 #include "ps/service/pull_pieces.h"
@@ -37,6 +38,9 @@ constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
 // For all messages of a pull: as long, and a second for each of these. A shard's parts come beside
 // each other, and other shards' too, so it is a small share of a slow network.
 constexpr double kSlowestBytesPerSecond = 64 << 10;
+
+// With as many rows as there may be.
+constexpr size_t kMaxRequestBytes = size_t{4} << 20;
 
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.part() >= std::max<uint64_t>(request.parts(), 1)) {
@@ -54,7 +58,18 @@ absl::Status CheckRequest(const PullRequest& request) {
 
 }  // namespace
 
+absl::Status PullStream::FindWanted(const ShardPlan& plan) {
+  MILLRACE_ASSIGN_OR_RETURN(wanted_, WantedBySlice::Create(request_, plan));
+  return absl::OkStatus();
+}
+
 void PullStream::OnMessage(const grpc::ByteBuffer& message) {
+  // Parsed, numbers of rows take several times as much.
+  if (message.Length() > kMaxRequestBytes) {
+    End(absl::InvalidArgumentError(absl::StrCat("a PullRequest of ", message.Length(),
+                                                " bytes; must be at most ", kMaxRequestBytes)));
+    return;
+  }
   if (!FromByteBuffer(message, &request_)) {
     End(absl::InvalidArgumentError("not a PullRequest: protobuf cannot parse it"));
     return;
@@ -62,6 +77,7 @@ void PullStream::OnMessage(const grpc::ByteBuffer& message) {
   absl::StatusOr<std::shared_ptr<Shard>> shard = shards_->Find(request_.job_id(), request_.shard());
   absl::Status status = shard.status();
   if (status.ok()) status = CheckRequest(request_);
+  if (status.ok()) status = FindWanted((*shard)->plan());
   if (status.ok()) {
     Serve(*shard);
   } else {
@@ -158,21 +174,25 @@ void PullStream::SendNext() {
   header.set_pull_id(request_.pull_id());
   header.set_version(state->version);
   header.set_encoding(request_.encoding());
+  header.set_knows_rows(true);
   std::vector<OutgoingPiece> pieces;
   size_t elements = 0;
   while (next_block_ < end_block_) {
     const std::shared_ptr<const Block>& block = state->blocks[next_block_];
-    if (elements > 0 && elements + block->elements() > kBlockElements) break;
-    absl::StatusOr<OutgoingPiece> piece =
-        PieceOf(shard_.get(), next_block_, block, request_.encoding());
+    const WantedRows* const wanted = wanted_.Of(shard_->plan().layout.blocks()[next_block_].slice);
+    const size_t most = MostElements(shard_->plan().layout, next_block_, wanted);
+    if (elements > 0 && elements + most > kBlockElements) break;
+    absl::StatusOr<absl::optional<OutgoingPiece>> piece =
+        PieceOf(shard_.get(), next_block_, block, request_.encoding(), wanted);
     if (!piece.ok()) {
       state_.reset();
       shard_.reset();
       return Refuse(piece.status());
     }
-    pieces.push_back(*std::move(piece));
-    elements += block->elements();
     ++next_block_;
+    if (!piece->has_value()) continue;
+    elements += (*piece)->values.size();
+    pieces.push_back(**std::move(piece));
   }
   header.set_last(next_block_ == end_block_);
   grpc::ByteBuffer message = EncodePull(header, pieces);

@@ -14,6 +14,7 @@
 #include "common/net/server_stream.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/service/deadline_queue.h"
+#include "ps/service/pull_pieces.h"
 #include "ps/shard/held_states.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
@@ -43,6 +44,8 @@ class PullStream final : public ServerStream {
   void OnEnding() override;
   void OnEnded() override;
 
+  // Sets wanted_. INVALID_ARGUMENT: see PullRequest.rows.
+  absl::Status FindWanted(const ShardPlan& plan);
   void Serve(const std::shared_ptr<Shard>& shard) ABSL_LOCKS_EXCLUDED(mutex_);
   void Begin(const std::shared_ptr<Shard>& shard, absl::StatusOr<StatePtr> state)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -62,6 +65,7 @@ class PullStream final : public ServerStream {
 
   // The request that is served; see the .cc file for why no lock guards all this.
   PullRequest request_;
+  WantedBySlice wanted_;
   std::shared_ptr<Shard> shard_;  // nullptr: there is nothing more to send.
   std::shared_ptr<StateHold> state_;
   size_t next_block_ = 0;

@@ -110,7 +110,8 @@ Shard::Shard(ShardPlan plan, uint64_t generation, ShardContents contents, BlockP
              std::unique_ptr<ShardRoot> root, SpareMemory* spare)
     : plan_(std::move(plan)),
       name_(ShardName(plan_.spec.job_id(), plan_.spec.shard())),
-      tools_{&plan_.layout, plan_.optimizer.get(), pool, &plan_.rules},
+      successors_(plan_.layout.blocks().size(), pool),
+      tools_{&plan_.layout, plan_.optimizer.get(), pool, &plan_.rules, &successors_},
       origin_(contents.origin),
       load_(contents.load),
       state_bytes_(StateBytes(plan_)),
@@ -144,7 +145,7 @@ bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
   // All that looks at each element comes before the lock.
   absl::StatusOr<PlacedPieces> placed = Place(plan_, &message);
   CountedBytes::Room room;
-  if (placed.ok() && placed->narrow) {
+  if (placed.ok() && (placed->narrow || placed->has_rows)) {
     placed = Widened(stream, message.header, *std::move(placed), &room);
   }
   Effects effects;
@@ -412,6 +413,7 @@ void Shard::Refuse(const absl::Status& status) {
     WakeAll(status, &effects);
     DropPins(&effects);
   }
+  successors_.Stop();
   Run(std::move(effects));
 }
 

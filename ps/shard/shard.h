@@ -19,6 +19,7 @@
 #include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/block/block.h"
+#include "ps/dense/block_successors.h"
 #include "ps/dense/push_assembly.h"
 #include "ps/dense/shard_contents.h"
 #include "ps/dense/shard_plan.h"
@@ -252,6 +253,7 @@ class Shard {
 
   const ShardPlan plan_;
   const std::string name_;
+  BlockSuccessors successors_;
   const UpdateTools tools_;
   const ShardStatus::Origin origin_;
   const absl::Duration load_;

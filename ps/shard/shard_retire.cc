@@ -33,6 +33,7 @@ absl::Status Shard::Retire(uint64_t generation) {
     ReplaceRule(&effects);
     WriteRoot();
   }
+  successors_.Stop();
   Run(std::move(effects));
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "ps/shard/shard_test_util.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,22 @@ WirePiece MakeNarrowPiece(Encoding::Kind encoding, uint32_t slice, uint64_t offs
   std::vector<char> bytes(values.size() * WidthOf(encoding));
   CHECK_EQ(Narrow(values, encoding, bytes.data()), values.size());
   return {slice, offset, FloatSlices(Cut(bytes.data(), bytes.size(), slice_bytes), encoding)};
+}
+
+WirePiece MakeRowsPiece(uint32_t slice, uint64_t offset, uint64_t count, uint64_t width,
+                        const std::vector<uint64_t>& rows, absl::Span<const float> values,
+                        Encoding::Kind encoding) {
+  // An odd number of bytes, so that numbers straddle slices.
+  WirePiece piece = encoding == Encoding::FLOAT32
+                        ? MakeWirePiece(slice, offset, values, /*slice_bytes=*/4099)
+                        : MakeNarrowPiece(encoding, slice, offset, values, /*slice_bytes=*/4099);
+  auto given = std::make_shared<PieceRows>();
+  given->set_width(width);
+  given->mutable_rows()->Add(rows.begin(), rows.end());
+  given->set_count(count);
+  given->set_encoding(encoding);
+  piece.rows = std::move(given);
+  return piece;
 }
 
 DecodedPush MakeMessage(const ShardSpec& spec, uint64_t step, uint64_t push_id, uint32_t examples) {

@@ -27,6 +27,11 @@ WirePiece MakeWirePiece(uint32_t slice, uint64_t offset, absl::Span<const float>
 WirePiece MakeNarrowPiece(Encoding::Kind encoding, uint32_t slice, uint64_t offset,
                           absl::Span<const float> values, size_t slice_bytes = 64 << 10);
 
+// A piece with rows, which stands for `count` elements; `values` are the rows'.
+WirePiece MakeRowsPiece(uint32_t slice, uint64_t offset, uint64_t count, uint64_t width,
+                        const std::vector<uint64_t>& rows, absl::Span<const float> values,
+                        Encoding::Kind encoding = Encoding::FLOAT32);
+
 // A message of a push, without pieces, at generation 1.
 DecodedPush MakeMessage(const ShardSpec& spec, uint64_t step, uint64_t push_id,
                         uint32_t examples = 1);
