@@ -91,6 +91,36 @@ TEST_F(PsServerTest, PartsOfAPullMakeUpTheShard) {
   }
 }
 
+TEST_F(PsServerTest, PullOfTooManyRowsIsRefused) {
+  const ShardSpec spec = MakeSpec({kMaxRows, kMaxRows});
+  ASSERT_TRUE(Create(spec).ok());
+  Puller puller(data_.get(), spec);
+  PullRequest request = MakePull(spec);
+  for (const uint32_t slice : {0, 1}) {
+    WantedRows* wanted = request.add_rows();
+    wanted->set_slice(slice);
+    wanted->set_width(2);
+    for (uint64_t row = 0; row < kMaxRows / 2; ++row) wanted->add_rows(row);
+  }
+  Pulled pulled = puller.Pull(request);
+  EXPECT_EQ(pulled.code, 0) << pulled.message;
+  EXPECT_EQ(pulled.elements, 2 * kMaxRows);
+  EXPECT_EQ(pulled.messages, 2);
+  request.mutable_rows(1)->set_width(1);
+  request.mutable_rows(1)->add_rows(kMaxRows / 2);
+  pulled = puller.Pull(request);
+  EXPECT_EQ(pulled.code, static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(pulled.message, HasSubstr("rows[1]: more than 262144 rows in all"));
+  request.clear_rows();
+  WantedRows* wanted = request.add_rows();
+  wanted->set_width(1);
+  wanted->mutable_rows()->Resize(1 << 19, ~uint64_t{0});
+  puller.Send(request);
+  const grpc::Status end = puller.Finish();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(end.error_message(), HasSubstr("must be at most 4194304"));
+}
+
 TEST_F(PsServerTest, PullOfAFutureVersionWaitsForIt) {
   const ShardSpec spec = MakeSpec({4}, /*replicas=*/2);
   ASSERT_TRUE(Create(spec).ok());

@@ -1,5 +1,6 @@
 #include "ps/ps_test_util.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -64,14 +65,52 @@ PushResponse Pusher::Push(const PushRequest& request) {
   return *response;
 }
 
-void Puller::Take(const Piece& piece, Pulled* pulled) {
+void Puller::Take(const Piece& piece, Pulled* pulled) const {
   const Encoding::Kind encoding = EncodingOf(piece);
   const std::string& bytes = ElementsOf(piece);
-  const size_t count = bytes.size() / WidthOf(encoding);
-  Widen(encoding, bytes.data(),
-        absl::MakeSpan(pulled->slices.at(piece.slice())).subspan(piece.offset(), count));
-  pulled->elements += count;
+  std::vector<float> values(bytes.size() / WidthOf(encoding));
+  Widen(encoding, bytes.data(), absl::MakeSpan(values));
+  pulled->elements += values.size();
   pulled->bytes += bytes.size();
+  std::vector<float>& slice = pulled->slices.at(piece.slice());
+  if (!piece.has_rows()) {
+    std::copy(values.begin(), values.end(), slice.begin() + piece.offset());
+    return;
+  }
+  const uint64_t first =
+      spec_.slices(static_cast<int>(piece.slice())).slice().offset() + piece.offset();
+  auto next = values.begin();
+  for (const uint64_t row : piece.rows().rows()) {
+    for (uint64_t i = row * piece.rows().width(); i < (row + 1) * piece.rows().width(); ++i) {
+      if (i >= first && i - first < piece.rows().count()) {
+        slice.at(i - first + piece.offset()) = *next++;
+      }
+    }
+  }
+  EXPECT_EQ(next, values.end()) << "rows' elements, and no others";
+}
+
+PushRequest MakeRowsPush(const ShardSpec& spec, uint64_t step, uint64_t push_id, uint64_t width,
+                         const std::vector<uint64_t>& rows, float value) {
+  PushRequest push = MakePush(spec, step, push_id, WholeShard(spec), value);
+  for (Piece& piece : *push.mutable_pieces()) {
+    const Slice& slice = spec.slices(static_cast<int>(piece.slice())).slice();
+    piece.clear_elements();
+    piece.mutable_rows()->set_width(width);
+    piece.mutable_rows()->set_count(slice.length());
+    std::string given;
+    for (const uint64_t row : rows) {
+      const uint64_t begin = std::max(row * width, slice.offset());
+      const uint64_t end = std::min((row + 1) * width, slice.offset() + slice.length());
+      if (begin >= end) continue;
+      piece.mutable_rows()->add_rows(row);
+      for (uint64_t i = begin; i < end; ++i) {
+        given.append(reinterpret_cast<const char*>(&value), sizeof(value));
+      }
+    }
+    piece.set_row_elements(given);
+  }
+  return push;
 }
 
 Pulled Puller::Receive() {
@@ -86,6 +125,7 @@ Pulled Puller::Receive() {
     pulled.message = response.message();
     pulled.version = response.version();
     pulled.encoding = response.encoding();
+    pulled.knows_rows = response.knows_rows();
     for (const Piece& piece : response.pieces()) {
       Take(piece, &pulled);
     }

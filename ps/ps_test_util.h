@@ -28,6 +28,10 @@ PushRequest MakePush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
 // The same, with the data of its pieces rounded to `encoding`, in its field.
 PushRequest EncodedAs(Encoding::Kind encoding, PushRequest push);
 
+// A whole push in one message, of which some rows of each slice are `value` and all else 0.
+PushRequest MakeRowsPush(const ShardSpec& spec, uint64_t step, uint64_t push_id, uint64_t width,
+                         const std::vector<uint64_t>& rows, float value);
+
 // All elements of the shard.
 std::vector<PieceRange> WholeShard(const ShardSpec& spec);
 
@@ -60,6 +64,7 @@ struct Pulled {
   uint64_t elements = 0;                   // That came,
   uint64_t bytes = 0;                      // in so many.
   Encoding::Kind encoding = Encoding::FLOAT32;
+  bool knows_rows = false;
 };
 
 // One Pull stream.
@@ -80,7 +85,7 @@ class Puller {
   grpc::Status Finish() { return stream_->Finish(); }
 
  private:
-  static void Take(const Piece& piece, Pulled* pulled);
+  void Take(const Piece& piece, Pulled* pulled) const;
 
   const ShardSpec spec_;
   grpc::ClientContext context_;

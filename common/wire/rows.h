@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "protos/parameter_server.pb.h"
 
 namespace millrace {
+
+// Some rows of a variable: row r is its elements [r * width, (r + 1) * width).
+struct VariableRows {
+  size_t width = 0;                 // 0: all of the variable is meant, and `rows` says nothing.
+  std::vector<uint64_t> rows = {};  // Ascending, each once, each whole within the variable.
+};
 
 // Elements [begin, begin + count) of a variable, or a part of one.
 struct ElementRange {

@@ -1,5 +1,6 @@
 // One body of tests against a ps server and against the fake one that the worker's tests use: what
 // they promise of the data plane is the same.
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -382,6 +383,102 @@ TYPED_TEST(ParameterServerContractTest, PartsAreRunsOfBlocks) {
   request.set_parts(2);
   request.set_part(2);
   EXPECT_EQ(this->CodeOfPull(request), Code(absl::StatusCode::kInvalidArgument));
+}
+
+// Rows of three elements: the one that two blocks share is 87381, with one element in the first.
+TYPED_TEST(ParameterServerContractTest, PushOfRowsIsZeroElsewhere) {
+  Pusher pusher(this->stub_.get());
+  const PushRequest push = MakeRowsPush(this->spec_, 0, 1, /*width=*/3, {0, 87381}, 2);
+  ASSERT_EQ(push.pieces(0).row_elements().size(), (3 + 3) * sizeof(float));
+  ASSERT_EQ(push.pieces(1).row_elements().size(), 3 * sizeof(float));
+  const PushResponse applied = pusher.Push(push);
+  EXPECT_EQ(applied.outcome(), PushResponse::APPLIED) << applied.message();
+  Puller puller(this->stub_.get(), this->spec_);
+  const Pulled pulled = puller.Pull();
+  EXPECT_TRUE(pulled.knows_rows);
+  std::vector<float> first(kBlockElements + 3);
+  for (const size_t i : {0, 1, 2}) first[i] = -2;
+  for (size_t i = 87381 * 3; i < 87382 * 3; ++i) first[i] = -2;
+  EXPECT_EQ(pulled.slices[0], first);
+  EXPECT_EQ(pulled.slices[1], (std::vector<float>{-2, -2, -2, 0, 0}));
+  EXPECT_EQ(pusher.Push(MakeRowsPush(this->spec_, 0, 2, 3, {1}, 2)).outcome(),
+            PushResponse::ALREADY_APPLIED);
+}
+
+TYPED_TEST(ParameterServerContractTest, PullOfRowsBringsTheseAndOtherSlicesWhole) {
+  Pusher pusher(this->stub_.get());
+  EXPECT_EQ(pusher.Push(this->Whole(0, 1, -1.001f)).outcome(), PushResponse::APPLIED);
+  Puller puller(this->stub_.get(), this->spec_);
+  for (const Encoding::Kind encoding : kEncodings) {
+    PullRequest request = MakePull(this->spec_);
+    request.set_encoding(encoding);
+    WantedRows* wanted = request.add_rows();
+    wanted->set_width(3);
+    wanted->add_rows(5);
+    wanted->add_rows(87381);
+    const Pulled pulled = puller.Pull(request);
+    EXPECT_EQ(pulled.code, 0) << pulled.message;
+    EXPECT_TRUE(pulled.knows_rows);
+    EXPECT_EQ(pulled.elements, 6u + 5u);
+    EXPECT_EQ(pulled.bytes, 11 * WidthOf(encoding));
+    std::vector<float> first(kBlockElements + 3);
+    for (const size_t i : {15, 16, 17}) first[i] = RoundedTo(encoding, 1.001f);
+    for (size_t i = 87381 * 3; i < 87382 * 3; ++i) first[i] = RoundedTo(encoding, 1.001f);
+    EXPECT_EQ(pulled.slices[0], first) << Encoding::Kind_Name(encoding);
+    EXPECT_EQ(pulled.slices[1], std::vector<float>(5, RoundedTo(encoding, 1.001f)));
+  }
+}
+
+TYPED_TEST(ParameterServerContractTest, PartOfAPullBringsTheRowsOfItsBlocks) {
+  Puller puller(this->stub_.get(), this->spec_);
+  PullRequest request = MakePull(this->spec_);
+  request.set_parts(3);
+  for (const uint32_t slice : {0, 1}) {
+    request.add_rows()->set_slice(slice);
+    request.mutable_rows(static_cast<int>(slice))->set_width(3);
+  }
+  for (const uint64_t row : {5, 87381}) request.mutable_rows(0)->add_rows(row);
+  const uint64_t expected[] = {3 + 1, 2, 0};
+  for (const uint32_t part : {0, 1, 2}) {
+    request.set_part(part);
+    const Pulled pulled = puller.Pull(request);
+    EXPECT_EQ(pulled.code, 0) << pulled.message;
+    EXPECT_EQ(pulled.elements, expected[part]) << part;
+    EXPECT_TRUE(pulled.knows_rows);
+  }
+}
+
+TYPED_TEST(ParameterServerContractTest, RowsThatAreWrongAreRefused) {
+  Pusher pusher(this->stub_.get());
+  const int invalid = Code(absl::StatusCode::kInvalidArgument);
+  uint64_t push_id = 0;
+  const auto code_of_push = [&](const std::function<void(Piece*)>& change) {
+    PushRequest push = MakeRowsPush(this->spec_, 0, ++push_id, /*width=*/3, {0, 1}, 2);
+    change(push.mutable_pieces(1));
+    return pusher.Push(push).code();
+  };
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_rows()->set_width(0); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_rows()->set_rows(1, 0); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_rows()->set_rows(1, 2); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_rows()->set_count(4); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_rows()->set_count(6); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->mutable_row_elements()->resize(4); }), invalid);
+  EXPECT_EQ(code_of_push([](Piece* piece) { piece->set_data("abcd"); }), invalid);
+  const auto code_of_pull = [&](const std::function<void(WantedRows*)>& change) {
+    PullRequest request = MakePull(this->spec_);
+    WantedRows* wanted = request.add_rows();
+    wanted->set_slice(1);
+    wanted->set_width(3);
+    for (const uint64_t row : {0, 1}) wanted->add_rows(row);
+    change(wanted);
+    return this->CodeOfPull(request);
+  };
+  EXPECT_EQ(code_of_pull([](WantedRows*) {}), 0);
+  EXPECT_EQ(code_of_pull([](WantedRows* wanted) { wanted->set_slice(2); }), invalid);
+  EXPECT_EQ(code_of_pull([](WantedRows* wanted) { wanted->set_width(0); }), invalid);
+  EXPECT_EQ(code_of_pull([](WantedRows* wanted) { wanted->set_rows(0, 1); }), invalid);
+  EXPECT_EQ(code_of_pull([](WantedRows* wanted) { wanted->set_rows(1, 2); }), invalid);
+  EXPECT_EQ(this->Value(), 0);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "common/wire/rows.h"
 #include "protos/events.pb.h"
 #include "protos/job.pb.h"
 #include "protos/output.pb.h"
@@ -40,6 +41,15 @@ class GradientSink {
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
   // many floats as it has elements, uninitialised. Of a frozen variable: empty.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
+
+  // Where to write the gradient in some rows of a variable, one after the other, of which all else
+  // is 0; uninitialised. Finished follows, and no call of Buffer for the variable. Asked of a
+  // variable that has a Model::row_width, with the rows of the batch. Nothing: the gradient is to
+  // be written to Buffer, as that of any other variable.
+  virtual absl::optional<absl::Span<float>> RowBuffer(
+      size_t /*variable*/, std::shared_ptr<const VariableRows> /*rows*/) {
+    return absl::nullopt;
+  }
 
   // Where that is memory of Model::host_memory(), the same: a device may write there by itself
   // until Train returns. Begins at a multiple of HostMemory::kAlignment, and what is left up to the
@@ -114,6 +124,16 @@ class Model {
   // Thread-safe with itself and Stage alone (of next_values, with Train too), and cheap; does not
   // block. An error is one of the Train under way, or of the next Train or Evaluate.
   virtual void Arrived(size_t /*variable*/, size_t /*first*/, size_t /*count*/) {}
+
+  // Of a variable of which Train reads and changes few rows, such as the table of an embedding: how
+  // many elements a row has. 0: a step takes all of it. Does not change.
+  virtual size_t row_width(size_t /*variable*/) const { return 0; }
+  // The rows of it that Train takes of this batch, ascending, each once: all else of its values may
+  // be of any state then. Evaluate takes all of it. May be called within Train for another batch.
+  // REQUIRES: row_width(variable) > 0.
+  virtual std::vector<uint64_t> RowsOf(size_t /*variable*/, const Batch& /*batch*/) const {
+    return {};
+  }
 
   // Whether there is a second place for values, next_values, where those of the next step may be
   // written while a step computes.

@@ -63,6 +63,16 @@ absl::optional<double> NormToClipBy(const JobSpec& spec) {
   return spec.optimizer().global_clip_norm();
 }
 
+bool HasRows(const Model& model) {
+  for (size_t v = 0; v < model.variables().size(); ++v) {
+    if (model.row_width(v) > 0) return true;
+  }
+  return false;
+}
+
+// Where rows are more than this part of a variable, all of it is pulled: that takes no longer.
+constexpr uint64_t kMostPulledRows = 2;
+
 absl::Status AwaitPull(ParameterClient::StartedPull* pull, const Servers& servers) {
   return FromServers(WaitPatiently(servers.patience, servers.stop_early,
                                    [&](absl::Time until) { return pull->Wait(until); }));
@@ -91,6 +101,7 @@ JobComputation::JobComputation(const JobSpec& spec, std::unique_ptr<PreparedJob>
       job_(std::move(job)),
       look_ahead_(LookAhead(spec, *job_->train)),
       pulls_ahead_(PullsAhead(spec) && job_->model->has_next_values()),
+      pulls_rows_(HasRows(*job_->model)),
       gradients_(GradientSizes(*job_->model), kGradientSets, job_->model->host_memory()) {}
 
 absl::Status JobComputation::FromData(const absl::Status& status) {
@@ -101,12 +112,27 @@ absl::Status JobComputation::FromData(const absl::Status& status) {
 
 void JobComputation::Stage(uint64_t step) {
   staged_.reset();
-  if (job_->model->Stage(prefetcher_->Ready(step))) staged_ = step;
+  if (job_->model->Stage(Ready(step))) staged_ = step;
+}
+
+const Batch* JobComputation::Ready(uint64_t step) const {
+  if (read_.batch != nullptr && read_.step == step) return read_.batch.get();
+  return prefetcher_->Ready(step);
+}
+
+absl::Status JobComputation::ReadFor(uint64_t step) {
+  if (read_.batch != nullptr && read_.step == step) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_->Take(step);
+  if (!batch.ok()) return FromData(batch.status());
+  prefetcher_->Recycle(std::exchange(read_.batch, *std::move(batch)));
+  read_.step = step;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
   // Where another step's batch was staged and dropped, this one's may stand now.
   if (std::exchange(staged_, absl::nullopt) != step) job_->model->Stage(nullptr);
+  if (read_.batch != nullptr && read_.step == step) return std::move(read_.batch);
   absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_->Take(step);
   if (!batch.ok()) return FromData(batch.status());
   return batch;
@@ -118,7 +144,9 @@ void JobComputation::Expect(const std::vector<uint64_t>& steps) {
       prefetcher_->Forget(step, step + 1);
     }
   }
-  for (const uint64_t step : steps) prefetcher_->Expect(step);
+  for (const uint64_t step : steps) {
+    if (read_.batch == nullptr || read_.step != step) prefetcher_->Expect(step);
+  }
   expected_ = steps;
 }
 
@@ -140,11 +168,14 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(uint64_t
   }
   ahead.reset();
   ParameterClient::PullOptions options = OptionsOfStep();
+  bool is_held = false;
   if (Replicas(spec_) > 0) {
     const Held wanted = WantedBy(step, servers);
-    if (held_ == wanted) return nullptr;
+    is_held = held_ == wanted;
+    if (is_held && !pulls_rows_) return nullptr;
     options.version = wanted.version;
   }
+  if (pulls_rows_) options.rows = RowsFor(*CHECK_NOTNULL(Ready(step)), is_held);
   return StartPull(std::move(options), &Model::values, servers);
 }
 
@@ -170,15 +201,40 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
   return servers.client->StartPull(options, places);
 }
 
+std::vector<VariableRows> JobComputation::RowsFor(const Batch& batch, bool rows_alone) const {
+  const Model& model = *job_->model;
+  const std::vector<uint64_t> sizes = variable_sizes();
+  std::vector<VariableRows> rows(sizes.size());
+  for (size_t v = 0; v < rows.size(); ++v) {
+    const size_t width = model.row_width(v);
+    if (width == 0) {
+      if (rows_alone) rows[v].width = sizes[v];  // And none of its rows.
+      continue;
+    }
+    rows[v] = {width, model.RowsOf(v, batch)};
+    if (rows[v].rows.size() * width * kMostPulledRows > sizes[v]) rows[v] = {};
+  }
+  return rows;
+}
+
 // What cannot be begun ahead is begun in its turn, and is no error of the step under way.
-void JobComputation::PullAhead(uint64_t step, const Servers& servers) {
+bool JobComputation::PullAhead(uint64_t step, const Servers& servers) {
+  const Batch* const batch = Ready(step);
+  if (pulls_rows_ && batch == nullptr) {
+    prefetcher_->Expect(step);
+    return false;
+  }
   try {
-    ahead_ = {servers.generation, step, StartPull(OptionsOfStep(), &Model::next_values, servers)};
+    ParameterClient::PullOptions options = OptionsOfStep();
+    if (pulls_rows_) options.rows = RowsFor(*batch, /*rows_alone=*/false);
+    ahead_ = {servers.generation, step,
+              StartPull(std::move(options), &Model::next_values, servers)};
     Stage(step);
   } catch (const std::bad_alloc&) {
     LOG(WARNING) << servers.patience.waiter << ": too little memory to pull for step " << step
                  << " ahead";
   }
+  return true;
 }
 
 absl::Status JobComputation::FinishPull(uint64_t step, ParameterClient::StartedPull* pull,
@@ -206,9 +262,7 @@ absl::StatusOr<ComputedStep> JobComputation::TrainOn(const Batch& batch, uint64_
   const auto pull_ahead = [&] {
     if (!may_pull_ahead) return;
     const absl::optional<uint64_t> next = next_step();
-    if (!next.has_value()) return;
-    may_pull_ahead = false;
-    PullAhead(*next, servers);
+    if (next.has_value()) may_pull_ahead = !PullAhead(*next, servers);
   };
   PushingSink sink(step_under_way.push.get(), gradients_.Take(), job_->model->variables(),
                    servers.patience.clock, pull_ahead, NormToClipBy(spec_),

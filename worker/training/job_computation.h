@@ -69,10 +69,16 @@ class JobComputation {
   // in the background, and those of steps expected before are dropped.
   void Expect(const std::vector<uint64_t>& steps);
 
+  // Whether what a step pulls depends on its batch: ReadFor comes before StartPull then.
+  bool pulls_rows() const { return pulls_rows_; }
+
+  // Makes the step's batch ready, for StartPull and Read. Blocks, and fails, as Read does.
+  absl::Status ReadFor(uint64_t step);
+
   // Starts to bring the values that a step needs into the model, or goes on with the pull that the
   // step before began for it; null: they are there already (a synchronous version). From then on
   // until FinishPull is OK, the model has no valid values. It is told of values as they arrive.
-  // REQUIRES: the pull before is destroyed.
+  // REQUIRES: the pull before is destroyed; where pulls_rows(), ReadFor of the step.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(uint64_t step, const Servers& servers);
   // The same for an evaluation, from a pinned cut; as float32, whatever steps are pulled as.
   std::unique_ptr<ParameterClient::StartedPull> StartPull(const std::string& cut_id,
@@ -117,6 +123,12 @@ class JobComputation {
     }
   };
 
+  // A batch that was taken before its step's pull.
+  struct ReadBatch {
+    uint64_t step = 0;
+    std::unique_ptr<Batch> batch;
+  };
+
   // A pull of the newest values, for the step that is likely to be the next one.
   struct PullBegun {
     uint64_t generation = 0;
@@ -132,7 +144,13 @@ class JobComputation {
   ParameterClient::PullOptions OptionsOfStep() const;
   std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
                                                           ValuesOf values, const Servers& servers);
-  void PullAhead(uint64_t step, const Servers& servers);
+  // Returns whether it began: not before the step's batch is ready, where that decides on it.
+  bool PullAhead(uint64_t step, const Servers& servers);
+  // Where the batch of the step stands; null: it is not ready.
+  const Batch* Ready(uint64_t step) const;
+  // What a step pulls of each variable, given the batch. `rows_alone`: nothing of those that it
+  // takes as a whole.
+  std::vector<VariableRows> RowsFor(const Batch& batch, bool rows_alone) const;
   // The model's device may take the step's batch, if that is ready.
   void Stage(uint64_t step);
   absl::StatusOr<ComputedStep> TrainOn(const Batch& batch, uint64_t step, const Servers& servers,
@@ -145,12 +163,15 @@ class JobComputation {
   const std::unique_ptr<PreparedJob> job_;
   const size_t look_ahead_;
   const bool pulls_ahead_;
+  const bool pulls_rows_;
   bool data_changed_ = false;
   std::unique_ptr<Prefetcher> prefetcher_;  // Reads job_->train. Not null.
   GradientPool gradients_;
   std::vector<uint64_t> expected_;
+  ReadBatch read_;                   // No batch: none.
   absl::optional<uint64_t> staged_;  // The step whose batch was, until it is read.
-  absl::optional<Held> held_;        // Synchronous; none: nothing that could be used again.
+  // Synchronous, of variables that steps take as a whole; none: nothing that could be used again.
+  absl::optional<Held> held_;
   absl::optional<PullBegun> ahead_;  // Until another pull begins.
 };
 

@@ -32,7 +32,7 @@ std::vector<uint64_t> GradientSizes(const Model& model) {
   std::vector<uint64_t> sizes = VariableSizes(model);
   const std::vector<bool> frozen = FrozenVariables(model);
   for (size_t v = 0; v < sizes.size(); ++v) {
-    if (frozen[v]) sizes[v] = 0;
+    if (frozen[v] || model.row_width(v) > 0) sizes[v] = 0;
   }
   return sizes;
 }

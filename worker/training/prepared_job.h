@@ -30,7 +30,8 @@ struct PreparedJob {
 // Elements of each of the model's variables.
 std::vector<uint64_t> VariableSizes(const Model& model);
 
-// Elements of what a step pushes of each: none of those that are frozen.
+// Elements of what a step pushes of each as a whole: none of those that are frozen, or of which it
+// takes some rows.
 std::vector<uint64_t> GradientSizes(const Model& model);
 
 // By variable: whether it is frozen.

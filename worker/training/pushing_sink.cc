@@ -25,7 +25,8 @@ PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSe
       wire_(wire),
       backward_began_at_(clock->Now()),
       finished_(variables.size()),
-      taken_(variables.size()) {}
+      taken_(variables.size()),
+      by_rows_(variables.size()) {}
 
 void PushingSink::BackwardBegins() {
   if (std::exchange(has_begun_, true)) return;
@@ -36,6 +37,20 @@ void PushingSink::BackwardBegins() {
 absl::Span<float> PushingSink::Buffer(size_t variable) {
   BackwardBegins();
   return gradients_->variable(variable);
+}
+
+absl::optional<absl::Span<float>> PushingSink::RowBuffer(size_t variable,
+                                                         std::shared_ptr<const VariableRows> rows) {
+  BackwardBegins();
+  auto values = std::make_shared<std::vector<float>>(rows->rows.size() * rows->width);
+  by_rows_[variable] = {std::move(rows), std::move(values)};
+  return Written(variable);
+}
+
+absl::Span<float> PushingSink::Written(size_t variable) {
+  const RowGradient& gradient = by_rows_[variable];
+  return gradient.rows == nullptr ? gradients_->variable(variable)
+                                  : absl::MakeSpan(*gradient.values);
 }
 
 absl::Span<float> PushingSink::DeviceBuffer(size_t variable) {
@@ -53,7 +68,7 @@ void PushingSink::FinishedFinite(size_t variable) { Finish(variable, /*known_fin
 
 void PushingSink::Finish(size_t variable, bool known_finite) {
   if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
-  const size_t count = gradients_->variable(variable).size();
+  const size_t count = Written(variable).size();
   const bool leaves_as_it_is =
       !global_clip_norm_.has_value() && EncodingOf(variable) == Encoding::FLOAT32;
   if (!known_finite || !leaves_as_it_is) {
@@ -68,37 +83,49 @@ void PushingSink::Take(size_t variable, size_t count) {
   if (!bad_.ok()) return;  // Nobody will want the rest.
   const size_t begin = std::exchange(taken_[variable], count);
   if (!global_clip_norm_.has_value()) return Send(variable, begin, count);
-  const absl::Span<const float> gradient = gradients_->variable(variable);
+  const absl::Span<const float> gradient = Written(variable);
   const size_t bad = begin + FirstNotFinite(gradient.subspan(begin, count - begin));
   if (bad < count) NoteBad(variable, bad);
 }
 
-// In parts, each of which leaves while the next one is looked at and rounded.
-void PushingSink::Send(size_t variable, size_t begin, size_t end) {
-  const absl::Span<float> gradient = gradients_->variable(variable);
+size_t PushingSink::RoundFinite(size_t variable, absl::Span<const float> fresh, char* to) const {
   const Encoding::Kind encoding = EncodingOf(variable);
+  return encoding == Encoding::FLOAT32 ? FirstNotFinite(fresh) : NarrowFinite(fresh, encoding, to);
+}
+
+// In parts, each of which leaves while the next one is looked at and rounded; rows all at once.
+void PushingSink::Send(size_t variable, size_t begin, size_t end) {
+  const absl::Span<float> gradient = Written(variable);
+  const bool by_rows = by_rows_[variable].rows != nullptr;
   char* const bytes = reinterpret_cast<char*>(gradient.data());
+  const size_t width = WidthOf(EncodingOf(variable));
   for (size_t next = begin; begin < end; begin = next) {
     next = std::min(end, begin + kBlockElements);
     const absl::Span<const float> fresh = gradient.subspan(begin, next - begin);
-    const size_t bad =
-        begin + (encoding == Encoding::FLOAT32
-                     ? FirstNotFinite(fresh)
-                     : NarrowFinite(fresh, encoding, bytes + begin * WidthOf(encoding)));
+    const size_t bad = begin + RoundFinite(variable, fresh, bytes + begin * width);
     if (bad < next) return NoteBad(variable, bad);
-    Add(variable, next);
+    if (!by_rows) Add(variable, next);
   }
+  if (by_rows) Add(variable, end);
 }
 
 void PushingSink::Add(size_t variable, size_t count) {
-  const absl::Span<const float> gradient = gradients_->variable(variable);
+  const absl::Span<const float> gradient = Written(variable);
   const char* const bytes = reinterpret_cast<const char*>(gradient.data());
   const EncodedNumbers encoded(EncodingOf(variable), bytes, gradient.size());
-  push_->AddFirst(variable, count, encoded, gradients_);
+  const RowGradient& by_rows = by_rows_[variable];
+  if (by_rows.rows != nullptr) {
+    push_->AddRows(variable, by_rows.rows, encoded, by_rows.values);
+  } else {
+    push_->AddFirst(variable, count, encoded, gradients_);
+  }
 }
 
 void PushingSink::NoteBad(size_t variable, size_t index) {
-  const float value = gradients_->variable(variable)[index];
+  const float value = Written(variable)[index];
+  if (const auto& rows = by_rows_[variable].rows; rows != nullptr) {
+    index = rows->rows[index / rows->width] * rows->width + index % rows->width;
+  }
   const std::string of =
       absl::StrCat(variables_[variable].update().has_moving_average() ? "statistic" : "gradient",
                    " of variable '", variables_[variable].name(), "'");
@@ -114,10 +141,10 @@ Encoding::Kind PushingSink::EncodingOf(size_t variable) const {
 }
 
 // The sum is exact, so that it does not matter in which order the variables come.
-float PushingSink::FactorOfKept() const {
+float PushingSink::FactorOfKept() {
   ExactSquareSum squares;
   for (size_t v = 0; v < variables_.size(); ++v) {
-    if (!variables_[v].has_update()) squares.Add(gradients_->variable(v));
+    if (!variables_[v].has_update()) squares.Add(Written(v));
   }
   return ClipFactor(std::sqrt(squares.ToDouble()), *global_clip_norm_);
 }
@@ -127,7 +154,7 @@ absl::Status PushingSink::PushKept() {
   const float factor = FactorOfKept();
   for (size_t v = 0; v < variables_.size(); ++v) {
     if (IsFrozen(v)) continue;
-    const absl::Span<float> gradient = gradients_->variable(v);
+    const absl::Span<float> gradient = Written(v);
     if (factor != 1 && !variables_[v].has_update()) {
       for (float& each : gradient) each *= factor;
     }

@@ -29,7 +29,9 @@ inline constexpr absl::string_view kLossAdvice =
 // the beginning of it, unless it has values that are no numbers. It looks for these, but not in
 // float32 that the model knows to be finite and that leaves as it is. Where gradients are to be
 // clipped by the norm of all of them, they are kept until the last one is there. What leaves in
-// less than float32 is rounded where it stands, in the pass that looks. Used by one thread.
+// less than float32 is rounded where it stands, in the pass that looks. A gradient that the model
+// gives by rows leaves so, when it is finished; memory for it is taken for each step. Used by one
+// thread.
 class PushingSink final : public GradientSink {
  public:
   // `push` and `variables` must outlive this object; the push holds `gradients` for as long as it
@@ -44,6 +46,8 @@ class PushingSink final : public GradientSink {
 
   void BackwardBegins() override;
   absl::Span<float> Buffer(size_t variable) override;
+  absl::optional<absl::Span<float>> RowBuffer(size_t variable,
+                                              std::shared_ptr<const VariableRows> rows) override;
   absl::Span<float> DeviceBuffer(size_t variable) override;
   void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
@@ -63,6 +67,12 @@ class PushingSink final : public GradientSink {
   absl::Time backward_began_at() const { return backward_began_at_; }
 
  private:
+  // A gradient in some rows: what is written to, and which rows it is of.
+  struct RowGradient {
+    std::shared_ptr<const VariableRows> rows;  // Null: the variable's gradient is not by rows.
+    std::shared_ptr<std::vector<float>> values;
+  };
+
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
 
   void Finish(size_t variable, bool known_finite);
@@ -73,11 +83,16 @@ class PushingSink final : public GradientSink {
   void Send(size_t variable, size_t begin, size_t end);
   // Adds the first `count` elements to the push, which are finite and encoded.
   void Add(size_t variable, size_t count);
-  // Sets bad_.
+  // What the model has written of a variable's gradient: all of it, or the rows.
+  absl::Span<float> Written(size_t variable);
+  // The first of `fresh` that cannot be pushed; fresh.size(): none. Rounds them to `to`, where they
+  // do not leave as float32.
+  size_t RoundFinite(size_t variable, absl::Span<const float> fresh, char* to) const;
+  // Sets bad_. `index`: in Written.
   void NoteBad(size_t variable, size_t index);
 
   Encoding::Kind EncodingOf(size_t variable) const;
-  float FactorOfKept() const;
+  float FactorOfKept();
 
   ParameterClient::Push* const push_;
   const std::vector<VariableSpec>& variables_;
@@ -88,9 +103,10 @@ class PushingSink final : public GradientSink {
   const Encoding::Kind wire_;
   absl::Time backward_began_at_;
   bool has_begun_ = false;
-  std::vector<int> finished_;  // How often, by variable.
-  std::vector<size_t> taken_;  // Elements from the first on, by variable.
-  absl::Status bad_;           // Of the first variable that cannot be pushed.
+  std::vector<int> finished_;         // How often, by variable.
+  std::vector<size_t> taken_;         // Elements from the first on, by variable.
+  std::vector<RowGradient> by_rows_;  // By variable.
+  absl::Status bad_;                  // Of the first variable that cannot be pushed.
 };
 
 }  // namespace millrace::worker

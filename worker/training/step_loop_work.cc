@@ -89,6 +89,10 @@ absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Ser
   }
   upcoming.insert(upcoming.begin(), work.step);
   computation_->Expect(upcoming);
+  if (computation_->pulls_rows()) {
+    board_.Begin(Activity::READING, work.step);
+    MILLRACE_RETURN_IF_ERROR(computation_->ReadFor(work.step));
+  }
   const std::unique_ptr<ParameterClient::StartedPull> pull =
       computation_->StartPull(work.step, servers);
   MILLRACE_RETURN_IF_ERROR(BeginPull(work, pull.get()));

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "worker/model/memory_budget.h"
 #include "worker/model/memory_plan.h"
+#include "worker/model/table_rows.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {
@@ -21,6 +22,17 @@ double SharedElements(const ModelPlan& plan, const Walk& walk) {
   return sum;
 }
 
+// Of tables, no gradients are kept but those of a batch's rows.
+double ElementsByRows(const ModelPlan& plan) {
+  const std::vector<TableRows> tables = FindTableRows(plan);
+  double sum = 0;
+  for (size_t i = 0; i < plan.variables.size(); ++i) {
+    const bool is_pushed = !plan.variables[i].update().has_frozen();
+    if (is_pushed && tables[i].width > 0) sum += VariableElements(plan.variables[i]);
+  }
+  return sum;
+}
+
 }  // namespace
 
 double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
@@ -33,7 +45,8 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
 }
 
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
-  return ModelBytes(plan, batches) + TrainingBytes(plan, batches);
+  return ModelBytes(plan, batches) + TrainingBytes(plan, batches) -
+         sizeof(float) * kGradientSets * ElementsByRows(plan);
 }
 
 absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint64_t limit) {
