@@ -361,7 +361,7 @@ TYPED_TEST(ParameterServerContractTest, EncodingsThatThereAreNotAreRefusedWithTh
   PushRequest push = this->Message(0, 1, {{1, 0, 5}});
   Piece& piece = *push.mutable_pieces(0);
   piece.clear_data();
-  Piece::GetReflection()->MutableUnknownFields(&piece)->AddLengthDelimited(6, "1234567890");
+  Piece::GetReflection()->MutableUnknownFields(&piece)->AddLengthDelimited(100, "1234567890");
   const PushResponse response = pusher.Push(push);
   EXPECT_EQ(response.code(), Code(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(response.message(), HasSubstr("has no data as FLOAT32, FLOAT16 or BFLOAT16"));

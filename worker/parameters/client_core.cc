@@ -24,6 +24,7 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
       monitor_(std::make_shared<Monitor>()),
       push_patience_(layout_.shards.size()),
       pull_patience_(layout_.shards.size()),
+      knows_rows_(layout_.shards.size()),
       next_id_(absl::Uniform<uint64_t>(absl::BitGen())) {
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];

@@ -42,6 +42,18 @@ class ClientCore {
     return (call == Call::kPush ? push_patience_ : pull_patience_)[shard];
   }
 
+  // For those who hold the monitor's lock under another name.
+  void AssertLocked() const ABSL_ASSERT_EXCLUSIVE_LOCK(monitor()->mutex) {}
+
+  // Whether the server of layout().shards[shard] takes pieces with rows, as far as is known: what
+  // was noted last. Nothing yet: it does not.
+  bool knows_rows(size_t shard) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor()->mutex) {
+    return knows_rows_[shard];
+  }
+  void NoteRows(size_t shard, bool known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor()->mutex) {
+    knows_rows_[shard] = known;
+  }
+
   // To the server of layout().shards[shard].
   ServerConnections* connections(size_t shard) const { return by_shard_[shard]; }
 
@@ -64,6 +76,7 @@ class ClientCore {
   // Of each shard.
   std::vector<int> push_patience_ ABSL_GUARDED_BY(monitor()->mutex);
   std::vector<int> pull_patience_ ABSL_GUARDED_BY(monitor()->mutex);
+  std::vector<bool> knows_rows_ ABSL_GUARDED_BY(monitor()->mutex);
   // Starts at a random number: with 64 bits, no two clients' ranges meet.
   std::atomic<uint64_t> next_id_;
 };

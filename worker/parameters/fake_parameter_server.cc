@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
+#include "worker/parameters/fake_rows.h"
 
 namespace millrace::testing {
 
@@ -67,18 +69,53 @@ namespace {
 
 constexpr uint64_t kGeneration = 1;
 
+// Of a message.
+constexpr size_t kMostRows = size_t{1} << 18;
+
+grpc::Status Invalid(const std::string& what) {
+  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, what);
+}
+
 grpc::Status StatusOf(const Verdict& verdict) {
   return grpc::Status(static_cast<grpc::StatusCode>(verdict.code), verdict.message);
 }
 
-void Fill(absl::Span<const float> values, Encoding::Kind encoding, Piece* piece) {
+std::string Encoded(absl::Span<const float> values, Encoding::Kind encoding) {
   std::string bytes(values.size() * WidthOf(encoding), '\0');
   if (encoding == Encoding::FLOAT32) {
     std::memcpy(&bytes[0], values.data(), bytes.size());
   } else {
     CHECK_EQ(Narrow(values, encoding, &bytes[0]), values.size());
   }
-  SetElements(encoding, std::move(bytes), piece);
+  return bytes;
+}
+
+void Fill(absl::Span<const float> values, Encoding::Kind encoding, Piece* piece) {
+  SetElements(encoding, Encoded(values, encoding), piece);
+}
+
+// How many elements a piece stands for.
+size_t CountOf(const Piece& piece) {
+  return piece.has_rows() ? piece.rows().count()
+                          : ElementsOf(piece).size() / WidthOf(EncodingOf(piece));
+}
+
+// Of a block whose first element is `begin` of its variable. Returns false where it has no wanted
+// row.
+bool FillRows(absl::Span<const float> block, uint64_t begin, const WantedRows& wanted,
+              Encoding::Kind encoding, Piece* piece) {
+  PieceRows* const rows = piece->mutable_rows();
+  rows->set_width(wanted.width());
+  rows->set_count(block.size());
+  rows->set_encoding(encoding);
+  std::vector<float> values;
+  for (const uint64_t i : ElementsInRows(wanted.rows(), wanted.width(), begin, block.size())) {
+    const uint64_t row = (begin + i) / wanted.width();
+    if (rows->rows().empty() || rows->rows(rows->rows_size() - 1) != row) rows->add_rows(row);
+    values.push_back(block[i]);
+  }
+  piece->set_row_elements(Encoded(values, encoding));
+  return !values.empty();
 }
 
 }  // namespace
@@ -214,6 +251,21 @@ void FakeParameterServer::SetPullRule(PullRule rule) {
   pull_rule_ = std::move(rule);
 }
 
+void FakeParameterServer::SetAnswerChange(AnswerChange change) {
+  MutexLock lock(&mutex_);
+  answer_change_ = std::move(change);
+}
+
+void FakeParameterServer::ForgetRows() {
+  MutexLock lock(&mutex_);
+  knows_rows_ = false;
+}
+
+void FakeParameterServer::Place(uint32_t shard, size_t slice, uint64_t offset) {
+  MutexLock lock(&mutex_);
+  shards_.at(shard).offsets[slice] = offset;
+}
+
 void FakeParameterServer::ForgetEncodings() {
   MutexLock lock(&mutex_);
   knows_encodings_ = false;
@@ -323,7 +375,10 @@ grpc::Status FakeParameterServer::Assemble(const PushRequest& request, const voi
   (*assembly)->streams.insert(stream);
   (*assembly)->gradients.resize(shard.slices.size());
   (*assembly)->arrived.resize(shard.slices.size());
+  size_t rows = 0;
   for (const Piece& piece : request.pieces()) {
+    rows += static_cast<size_t>(piece.rows().rows_size());
+    if (rows > kMostRows) return Invalid("rows: too many");
     if (grpc::Status status = AddPiece(shard, piece, *assembly); !status.ok()) return status;
   }
   return grpc::Status::OK;
@@ -331,37 +386,75 @@ grpc::Status FakeParameterServer::Assemble(const PushRequest& request, const voi
 
 grpc::Status FakeParameterServer::AddPiece(const Shard& shard, const Piece& piece,
                                            Assembly* assembly) {
-  const auto invalid = [](const std::string& what) {
-    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, what);
-  };
-  if (piece.slice() >= shard.slices.size()) return invalid("no such slice");
-  if (shard.frozen.count(piece.slice()) > 0) return invalid("the slice is frozen");
-  const Encoding::Kind encoding = EncodingOf(piece);
-  const std::string& bytes = ElementsOf(piece);
-  if (bytes.empty()) return invalid("a piece has no data as FLOAT32, FLOAT16 or BFLOAT16");
-  if (bytes.size() % WidthOf(encoding) != 0) {
-    return invalid(absl::StrCat(FieldOf(encoding).name, ": ", bytes.size(), " bytes; expected a ",
-                                "multiple of ", WidthOf(encoding)));
-  }
-  const auto wire = shard.wires.find(piece.slice());
-  if (wire != shard.wires.end() && wire->second != encoding) {
-    return invalid(absl::StrCat("piece.", FieldOf(encoding).name, ": ",
-                                Encoding::Kind_Name(encoding), "; must be ",
-                                Encoding::Kind_Name(wire->second)));
-  }
+  if (grpc::Status status = CheckPiece(shard, piece); !status.ok()) return status;
   const size_t size = shard.slices[piece.slice()].size();
-  const size_t count = bytes.size() / WidthOf(encoding);
-  if (piece.offset() > size || count > size - piece.offset()) return invalid("past the slice");
+  const size_t count = CountOf(piece);
   std::vector<bool>& arrived = assembly->arrived[piece.slice()];
   arrived.resize(size);
   const auto begin = arrived.begin() + piece.offset();
-  if (std::find(begin, begin + count, true) != begin + count) return invalid("an element twice");
+  if (std::find(begin, begin + count, true) != begin + count) return Invalid("an element twice");
   std::fill(begin, begin + count, true);
   std::vector<float>& gradient = assembly->gradients[piece.slice()];
   gradient.resize(size);
-  Widen(encoding, bytes.data(), absl::MakeSpan(gradient).subspan(piece.offset(), count));
+  const std::vector<uint64_t> given = GivenElements(shard, piece);
+  std::vector<float> values(given.size());
+  Widen(EncodingOf(piece), ElementsOf(piece).data(), absl::MakeSpan(values));
+  for (size_t i = 0; i < given.size(); ++i) gradient[piece.offset() + given[i]] = values[i];
   assembly->elements += count;
   return grpc::Status::OK;
+}
+
+grpc::Status FakeParameterServer::CheckPiece(const Shard& shard, const Piece& piece) const {
+  if (piece.slice() >= shard.slices.size()) return Invalid("no such slice");
+  if (shard.frozen.count(piece.slice()) > 0) return Invalid("the slice is frozen");
+  const std::string& bytes = ElementsOf(piece);
+  if (piece.has_rows() ? !knows_rows_ : bytes.empty()) {
+    return Invalid("a piece has no data as FLOAT32, FLOAT16 or BFLOAT16");
+  }
+  const Encoding::Kind encoding = EncodingOf(piece);
+  if (!Encoding::Kind_IsValid(encoding)) return Invalid("rows.encoding: no such encoding");
+  const size_t width = WidthOf(encoding);
+  const std::string field = piece.has_rows() ? "row_elements" : FieldOf(encoding).name;
+  if (bytes.size() % width != 0) {
+    return Invalid(
+        absl::StrCat(field, ": ", bytes.size(), " bytes; expected a multiple of ", width));
+  }
+  const auto wire = shard.wires.find(piece.slice());
+  if (wire != shard.wires.end() && wire->second != encoding) {
+    return Invalid(absl::StrCat("piece.", field, ": ", Encoding::Kind_Name(encoding), "; must be ",
+                                Encoding::Kind_Name(wire->second)));
+  }
+  const size_t size = shard.slices[piece.slice()].size();
+  if (piece.offset() > size || CountOf(piece) > size - piece.offset()) {
+    return Invalid("past the slice");
+  }
+  return piece.has_rows() ? CheckRowsOfPiece(shard, piece) : grpc::Status::OK;
+}
+
+grpc::Status FakeParameterServer::CheckRowsOfPiece(const Shard& shard, const Piece& piece) {
+  const PieceRows& rows = piece.rows();
+  const uint64_t end = piece.offset() + rows.count();
+  const bool whole = piece.offset() % kBlockElements == 0 &&
+                     (end % kBlockElements == 0 || end == shard.slices[piece.slice()].size());
+  if (rows.count() == 0 || !whole) return Invalid("rows.count: not of whole blocks");
+  if (piece.elements_case() != Piece::ELEMENTS_NOT_SET) return Invalid("rows beside elements");
+  const std::string why = WhyNoRows(rows.rows(), rows.width(),
+                                    shard.offset(piece.slice()) + piece.offset(), rows.count());
+  if (!why.empty()) return Invalid(why);
+  const size_t bytes = GivenElements(shard, piece).size() * WidthOf(rows.encoding());
+  if (piece.row_elements().size() == bytes) return grpc::Status::OK;
+  return Invalid(
+      absl::StrCat("row_elements: ", piece.row_elements().size(), " bytes; the rows have ", bytes));
+}
+
+std::vector<uint64_t> FakeParameterServer::GivenElements(const Shard& shard, const Piece& piece) {
+  if (piece.has_rows()) {
+    return ElementsInRows(piece.rows().rows(), piece.rows().width(),
+                          shard.offset(piece.slice()) + piece.offset(), piece.rows().count());
+  }
+  std::vector<uint64_t> all(CountOf(piece));
+  std::iota(all.begin(), all.end(), uint64_t{0});
+  return all;
 }
 
 void FakeParameterServer::Apply(const PushRequest& request, const Assembly& assembly,
@@ -394,18 +487,60 @@ void FakeParameterServer::ForgetStream(const void* stream) {
   changed_.SignalAll();
 }
 
+grpc::Status FakeParameterServer::CheckPull(const PullRequest& request) const {
+  if (grpc::Status status = CheckShard(request); !status.ok()) return status;
+  if (request.parts() > 0 && request.part() >= request.parts()) return Invalid("no such part");
+  if (!Encoding::Kind_IsValid(request.encoding())) {
+    return Invalid(absl::StrCat("encoding: ", static_cast<int>(request.encoding()),
+                                "; must be one of FLOAT32, FLOAT16, BFLOAT16"));
+  }
+  return knows_rows_ ? CheckWantedRows(shards_.at(request.shard()), request) : grpc::Status::OK;
+}
+
+grpc::Status FakeParameterServer::CheckWantedRows(const Shard& shard, const PullRequest& request) {
+  std::set<uint32_t> named;
+  size_t rows = 0;
+  for (const WantedRows& wanted : request.rows()) {
+    if (wanted.slice() >= shard.slices.size()) return Invalid("rows.slice: no such slice");
+    if (!named.insert(wanted.slice()).second) return Invalid("rows.slice: named twice");
+    const std::string why = WhyNoRows(wanted.rows(), wanted.width(), shard.offset(wanted.slice()),
+                                      shard.slices[wanted.slice()].size());
+    if (!why.empty()) return Invalid(why);
+    rows += static_cast<size_t>(wanted.rows_size());
+  }
+  return rows > kMostRows ? Invalid("rows: too many") : grpc::Status::OK;
+}
+
+std::vector<PullResponse> FakeParameterServer::AnswerBlocks(const PullRequest& request,
+                                                            Encoding::Kind encoding) {
+  const Shard& shard = shards_.at(request.shard());
+  std::map<size_t, const WantedRows*> wanted;  // By slice.
+  for (const WantedRows& rows : request.rows()) {
+    if (knows_rows_) wanted[rows.slice()] = &rows;
+  }
+  std::vector<PullResponse> responses;
+  for (size_t i = 0; i < shard.slices.size(); ++i) {
+    const absl::Span<const float> slice = shard.slices[i];
+    for (size_t offset = 0; offset < slice.size(); offset += kBlockElements) {
+      const absl::Span<const float> block = slice.subspan(offset, kBlockElements);
+      responses.emplace_back();
+      Piece piece;
+      piece.set_slice(static_cast<uint32_t>(i));
+      piece.set_offset(offset);
+      if (wanted.count(i) == 0) {
+        Fill(block, encoding, &piece);
+      } else if (!FillRows(block, shard.offset(i) + offset, *wanted[i], encoding, &piece)) {
+        continue;
+      }
+      *responses.back().add_pieces() = std::move(piece);
+    }
+  }
+  return responses;
+}
+
 std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& request) {
   MutexLock lock(&mutex_);
-  grpc::Status status = CheckShard(request);
-  if (status.ok() && request.parts() > 0 && request.part() >= request.parts()) {
-    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such part");
-  }
-  if (status.ok() && !Encoding::Kind_IsValid(request.encoding())) {
-    status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                          absl::StrCat("encoding: ", static_cast<int>(request.encoding()),
-                                       "; must be one of FLOAT32, FLOAT16, BFLOAT16"));
-  }
-  const Encoding::Kind encoding = knows_encodings_ ? request.encoding() : Encoding::FLOAT32;
+  const grpc::Status status = CheckPull(request);
   std::vector<PullResponse> responses;
   if (!status.ok()) {
     responses.emplace_back();
@@ -415,30 +550,25 @@ std::vector<PullResponse> FakeParameterServer::AnswerPull(const PullRequest& req
     responses.back().set_message(status.error_message());
     return responses;
   }
-  const Shard& shard = shards_.at(request.shard());
-  for (size_t i = 0; i < shard.slices.size(); ++i) {
-    const std::vector<float>& slice = shard.slices[i];
-    for (size_t offset = 0; offset < slice.size(); offset += kBlockElements) {
-      const size_t count = std::min(kBlockElements, slice.size() - offset);
-      responses.emplace_back();
-      Piece* piece = responses.back().add_pieces();
-      piece->set_slice(static_cast<uint32_t>(i));
-      piece->set_offset(offset);
-      Fill(absl::MakeConstSpan(slice).subspan(offset, count), encoding, piece);
-    }
-  }
+  const Encoding::Kind encoding = knows_encodings_ ? request.encoding() : Encoding::FLOAT32;
+  responses = AnswerBlocks(request, encoding);
   const size_t parts = std::max<size_t>(request.parts(), 1);
   const size_t begin = responses.size() * request.part() / parts;
   const size_t end = responses.size() * (request.part() + 1) / parts;
   responses.erase(responses.begin() + end, responses.end());
   responses.erase(responses.begin(), responses.begin() + begin);
+  responses.erase(std::remove_if(responses.begin(), responses.end(),
+                                 [](const auto& response) { return response.pieces().empty(); }),
+                  responses.end());
   if (responses.empty()) responses.emplace_back();
+  responses.back().set_last(true);
   for (PullResponse& response : responses) {
     response.set_pull_id(request.pull_id());
     response.set_encoding(encoding);
-    response.set_version(shard.applied.size());
+    response.set_version(shards_.at(request.shard()).applied.size());
+    response.set_knows_rows(knows_rows_);
+    if (answer_change_) answer_change_(&response);
   }
-  responses.back().set_last(true);
   return responses;
 }
 

@@ -41,6 +41,7 @@ class FakeParameterServer {
  public:
   using PushRule = std::function<Verdict(const PushRequest&)>;
   using PullRule = std::function<Verdict(const PullRequest&)>;
+  using AnswerChange = std::function<void(PullResponse*)>;
 
   // Numbers that only grow, except `unfinished_pushes`.
   struct Counters {
@@ -69,8 +70,20 @@ class FakeParameterServer {
   void SetPushRule(PushRule rule);
   void SetPullRule(PullRule rule);
 
+  // Called for each message of an answer to a pull, under a lock, before it is sent. To be set
+  // while no pull is under way.
+  void SetAnswerChange(AnswerChange change);
+
   // From now on it sends FLOAT32 whatever it is asked for, as servers did that knew nothing else.
   void ForgetEncodings();
+
+  // From now on it sends all elements whatever rows are wanted, does not say that it knows rows,
+  // and takes pieces with rows for pieces without data, as servers did that knew nothing of rows.
+  void ForgetRows();
+
+  // Where the slice begins in its variable, whose rows may be asked for; 0 if nobody says so. To be
+  // called while no request is under way.
+  void Place(uint32_t shard, size_t slice, uint64_t offset);
 
   // Nothing of the slice is pushed. To be called while no push is under way.
   void Freeze(uint32_t shard, size_t slice);
@@ -92,10 +105,16 @@ class FakeParameterServer {
 
   struct Shard {
     std::vector<std::vector<float>> slices;
+    std::map<size_t, uint64_t> offsets;      // In the variable, by slice; of others 0.
     std::set<size_t> frozen;                 // Of those.
     std::map<size_t, Encoding::Kind> wires;  // By slice; of others any.
     std::set<uint64_t> applied;
     uint64_t elements = 0;  // That are pushed.
+
+    uint64_t offset(size_t slice) const {
+      const auto found = offsets.find(slice);
+      return found == offsets.end() ? 0 : found->second;
+    }
   };
 
   // A push that is not complete.
@@ -111,7 +130,13 @@ class FakeParameterServer {
   // The first part of it, up to a complete push. An error refuses the message.
   grpc::Status Assemble(const PushRequest& request, const void* stream, Assembly** assembly)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static grpc::Status AddPiece(const Shard& shard, const Piece& piece, Assembly* assembly);
+  grpc::Status AddPiece(const Shard& shard, const Piece& piece, Assembly* assembly)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  grpc::Status CheckPiece(const Shard& shard, const Piece& piece) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static grpc::Status CheckRowsOfPiece(const Shard& shard, const Piece& piece);
+  // The piece's elements that are given, counted from its first. REQUIRES: it is in its slice.
+  static std::vector<uint64_t> GivenElements(const Shard& shard, const Piece& piece);
   // NOT_FOUND, FAILED_PRECONDITION: as in the .proto.
   template <typename Request>
   grpc::Status CheckShard(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -119,6 +144,11 @@ class FakeParameterServer {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetStream(const void* stream);
   std::vector<PullResponse> AnswerPull(const PullRequest& request);
+  grpc::Status CheckPull(const PullRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static grpc::Status CheckWantedRows(const Shard& shard, const PullRequest& request);
+  // A message for each block of the shard; without a piece where none of it is wanted.
+  std::vector<PullResponse> AnswerBlocks(const PullRequest& request, Encoding::Kind encoding)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Verdict JudgePush(const PushRequest& request);
   Verdict JudgePull(const PullRequest& request);
 
@@ -134,7 +164,9 @@ class FakeParameterServer {
   std::map<uint64_t, Assembly> assemblies_ ABSL_GUARDED_BY(mutex_);
   std::set<uint64_t> voided_ ABSL_GUARDED_BY(mutex_);  // Pushes that are not taken up again.
   Counters counters_ ABSL_GUARDED_BY(mutex_);
+  AnswerChange answer_change_ ABSL_GUARDED_BY(mutex_);
   bool knows_encodings_ ABSL_GUARDED_BY(mutex_) = true;
+  bool knows_rows_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace millrace::testing

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/wire/encoding.h"
+#include "common/wire/rows.h"
 #include "grpcpp/channel.h"
 #include "protos/job.pb.h"
 
@@ -55,6 +56,11 @@ class ParameterClient {
     // again is written once the call that told of it before has returned, and told of again: so
     // the last call for it is the one that counts. No call comes once the pull is destroyed.
     std::function<void(size_t variable, size_t first, size_t count)> arrived = nullptr;
+
+    // By variable: which rows are wanted; the others' places in the values are not written to.
+    // Empty: all of every variable. A server that does not know rows sends all elements, and they
+    // are written; so they are where more rows are wanted than a request can name (kMaxRows).
+    std::vector<VariableRows> rows = {};
   };
 
   // Values on their way from every shard. Destroying it abandons what has not arrived: nothing is
@@ -100,6 +106,15 @@ class ParameterClient {
     void Add(size_t variable, EncodedNumbers gradient, std::shared_ptr<const void> owner) {
       AddFirst(variable, gradient.size(), gradient, std::move(owner));
     }
+
+    // In place of Add: the gradient is 0 but in `rows`, whose elements stand in `gradient`, one row
+    // after the other (rows.rows.size() * rows.width numbers). What is 0 does not travel, but to a
+    // server that does not know rows. `rows` may be empty: then all of it is 0. Otherwise as
+    // AddFirst.
+    // REQUIRES: once, in place of AddFirst; of a variable that is neither frozen nor a moving
+    // average; rows.width >= 1; before Commit.
+    virtual void AddRows(size_t variable, std::shared_ptr<const VariableRows> rows,
+                         EncodedNumbers gradient, std::shared_ptr<const void> owner) = 0;
 
     // The gradient is as it should be: sends the rest of it. Does not block.
     // REQUIRES: once; all of every variable was added that is not frozen.

@@ -10,12 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "common/wire/rows.h"
+#include "common/wire/tensor_codec.h"
 #include "protos/parameter_server.pb.h"
 #include "worker/parameters/attempt.h"
+#include "worker/parameters/client_core.h"
 
 namespace millrace::worker {
 
@@ -27,6 +32,12 @@ struct PulledSlice {
   absl::Span<float> values;
   size_t variable = 0;
   size_t first = 0;  // Element of the variable.
+};
+
+// How many elements a request asks for.
+struct AskedElements {
+  uint64_t all = 0;     // Of a server that does not know rows,
+  uint64_t wanted = 0;  // and of one that does.
 };
 
 // PullOptions::arrived.
@@ -42,12 +53,11 @@ using ArrivedFunction = std::function<void(size_t variable, size_t first, size_t
 // taken, the calls to `arrived` included. So for each element writes and calls come in turns.
 class PullAttempt final : public StreamAttempt<PullAnswer> {
  public:
-  // `destinations`: of each slice of the shard; it, they and `arrived` (which may be empty) must
-  // outlive Close. `elements`: how many the part has.
-  PullAttempt(PullRequest request, const std::vector<PulledSlice>* destinations,
-              const ArrivedFunction* arrived, uint64_t elements,
-              std::shared_ptr<CopyNanoseconds> copied, ServerConnections* connections,
-              std::shared_ptr<Monitor> monitor, Clock* clock);
+  // Of shard `shard` of the core's layout. `destinations`: of each of its slices; it, they,
+  // `arrived` (which may be empty) and the core must outlive Close.
+  PullAttempt(PullRequest request, size_t shard, const std::vector<PulledSlice>* destinations,
+              const ArrivedFunction* arrived, const AskedElements& elements,
+              std::shared_ptr<CopyNanoseconds> copied, ClientCore* core);
 
   void Send() ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
@@ -57,20 +67,39 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   Again AfterBreak() const override {
     return request_.pull_group() != 0 ? Again::kWithItsShard : Again::kAfterPause;
   }
+  // What the server knows decides, with the attempt's first answer, what it is to send.
+  void LearnLocked(const PullResponse& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
+  // Whether all has come that is to come. Where that is nothing, it takes the server's last word.
+  bool complete(const PullResponse& header) const {
+    return received_ == expected_ && (expected_ > 0 || header.last());
+  }
   void RefuseLocked(const PullResponse& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
 
   // UNIMPLEMENTED: the server does not know the encoding that it was asked for.
   absl::Status CheckEncoding(const PullResponse& header) const;
   // Copies the pieces, but for those that have come before.
   absl::Status Take(const std::vector<WirePiece>& pieces);
+  absl::Status CheckPlace(const WirePiece& piece) const;
+  // Of a piece at a place that there is: it has all elements, or rows that were asked for.
+  absl::Status CheckRows(const WirePiece& piece) const;
+  void Copy(const WirePiece& piece) const;
+  // The elements of the variable that the piece stands for. REQUIRES: CheckPlace is OK.
+  ElementRange RangeOf(const WirePiece& piece) const {
+    return {(*destinations_)[piece.slice].first + piece.offset, piece.elements()};
+  }
   absl::Status Incomplete() const;
 
   const PullRequest request_;
+  absl::flat_hash_map<uint32_t, const WantedRows*> wanted_;  // Of the request, by slice.
+  const size_t shard_;
   const std::vector<PulledSlice>* const destinations_;
   const ArrivedFunction* const arrived_;
-  const uint64_t elements_;
+  const AskedElements elements_;
   const std::shared_ptr<CopyNanoseconds> copied_;
-  // gRPC calls back with one answer of a stream at a time: these two need no lock.
+  ClientCore* const core_;
+  // gRPC calls back with one answer of a stream at a time: these need no lock.
+  absl::optional<bool> knows_rows_;  // Nothing: there was no answer.
+  uint64_t expected_ = 0;            // Once there was one.
   uint64_t received_ = 0;
   absl::flat_hash_set<std::pair<uint32_t, uint64_t>> taken_;  // Pieces, by slice and offset.
 };

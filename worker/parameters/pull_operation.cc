@@ -1,13 +1,12 @@
 #include "worker/parameters/pull_operation.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_duration.h"
-#include "common/wire/tensor_codec.h"
 #include "glog/logging.h"
+#include "worker/parameters/variable_rows.h"
 
 namespace millrace::worker {
 namespace {
@@ -15,23 +14,6 @@ namespace {
 // How long a server is asked to wait for a version. Short, so that it soon forgets those who have
 // given up, and other requests on the stream get their turn.
 constexpr absl::Duration kServerWait = absl::Seconds(2);
-
-// The sizes of a shard's blocks, in the order in which parts share them (see PullRequest.parts).
-std::vector<uint64_t> BlocksOf(const ShardLayout& shard) {
-  std::vector<uint64_t> blocks;
-  for (const Slice& slice : shard.slices) {
-    for (uint64_t offset = 0; offset < slice.length(); offset += kBlockElements) {
-      blocks.push_back(std::min<uint64_t>(kBlockElements, slice.length() - offset));
-    }
-  }
-  return blocks;
-}
-
-// A stream for each block's worth, as far as there are streams.
-uint32_t PartsOf(const ShardLayout& shard, int connections) {
-  const uint64_t blocks = (shard.elements + kBlockElements - 1) / kBlockElements;
-  return static_cast<uint32_t>(std::min<uint64_t>(blocks, connections));
-}
 
 }  // namespace
 
@@ -44,6 +26,7 @@ PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::
       groups_(core_->layout().shards.size()) {
   const Layout& layout = core_->layout();
   CHECK_EQ(values.size(), layout.variables.size());
+  CheckRows(values);
   for (const ShardLayout& shard : layout.shards) {
     std::vector<PulledSlice> destinations;
     for (const Slice& slice : shard.slices) {
@@ -64,16 +47,25 @@ PullOperation::PullOperation(std::shared_ptr<ClientCore> core, ParameterClient::
   }
 }
 
+void PullOperation::CheckRows(absl::Span<const absl::Span<float>> values) const {
+  if (options_.rows.empty()) return;
+  CHECK_EQ(options_.rows.size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (options_.rows[i].width > 0) CheckVariableRows(options_.rows[i], values[i].size());
+  }
+}
+
 void PullOperation::MakeRequests() {
   for (size_t i = 0; i < core_->layout().shards.size(); ++i) {
-    const std::vector<uint64_t> blocks = BlocksOf(layout_of(i));
-    const uint32_t parts = PartsOf(layout_of(i), core_->connections(i)->connections());
-    for (uint32_t part = 0; part < parts; ++part) {
-      const auto begin = blocks.begin() + blocks.size() * part / parts;
-      const auto end = blocks.begin() + blocks.size() * (part + 1) / parts;
-      const uint64_t elements = std::accumulate(begin, end, uint64_t{0});
-      requests_.push_back({i, part, parts, elements});
-      AddPart(i, elements * sizeof(float));
+    bool knows_rows;
+    {
+      MutexLock lock(&core_->monitor()->mutex);
+      knows_rows = core_->knows_rows(i);
+    }
+    for (PullPart& part : MakePullParts(layout_of(i), options_.rows, knows_rows,
+                                        core_->connections(i)->connections())) {
+      AddPart(i, (knows_rows ? part.wanted : part.elements) * sizeof(float));
+      requests_.push_back({i, std::move(part)});
     }
   }
 }
@@ -87,11 +79,11 @@ void PullOperation::Send(size_t index) {
     // A version and a pinned cut do not change from part to part.
     const bool changes = !options_.version.has_value() && options_.cut_id.empty();
     uint64_t& group = groups_[request.shard];
-    while (changes && request.parts > 1 && group == 0) group = core_->NextId();
+    while (changes && request.part.count > 1 && group == 0) group = core_->NextId();
     attempt = std::make_shared<PullAttempt>(
-        MakeRequest(request, group), &destinations_[request.shard], &options_.arrived,
-        request.elements, copied_, core_->connections(request.shard), core_->monitor(),
-        core_->clock());
+        MakeRequest(request, group), request.shard, &destinations_[request.shard],
+        &options_.arrived, AskedElements{request.part.elements, request.part.wanted}, copied_,
+        core_.get());
     parts()[index].attempt = attempt;
   }
   attempt->Send();
@@ -119,10 +111,16 @@ PullRequest PullOperation::MakeRequest(const Request& request, uint64_t group) {
     *message.mutable_timeout() = ToProto(std::min(kServerWait, core_->call_timeout() / 2));
   }
   message.set_cut_id(options_.cut_id);
-  message.set_part(request.part);
-  message.set_parts(request.parts);
+  message.set_part(request.part.index);
+  message.set_parts(request.part.count);
   message.set_pull_group(group);
   message.set_encoding(options_.encoding);
+  for (const WantedOfSlice& of_slice : request.part.rows) {
+    WantedRows* const wanted = message.add_rows();
+    wanted->set_slice(of_slice.slice);
+    wanted->set_width(of_slice.width);
+    wanted->mutable_rows()->Add(of_slice.rows.begin(), of_slice.rows.end());
+  }
   return message;
 }
 

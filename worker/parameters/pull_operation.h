@@ -13,6 +13,7 @@
 #include "worker/parameters/client_core.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/parameters/pull_attempt.h"
+#include "worker/parameters/pull_parts.h"
 #include "worker/parameters/retried_calls.h"
 
 namespace millrace::worker {
@@ -37,11 +38,11 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   // What a part of the call asks for.
   struct Request {
     size_t shard = 0;
-    uint32_t part = 0;
-    uint32_t parts = 1;
-    uint64_t elements = 0;
+    PullPart part;  // Refers to the options.
   };
 
+  // Stops the process where options_.rows is not as PullOptions says.
+  void CheckRows(absl::Span<const absl::Span<float>> values) const;
   void MakeRequests();
   void Send(size_t index) override;
   Attempt::Again AfterSilence(size_t index) const override

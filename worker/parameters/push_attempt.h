@@ -23,10 +23,18 @@ class PushAttempt final : public StreamAttempt<PushAnswer> {
   // message, which is a whole push to a shard that is frozen altogether.
   void Send(absl::Span<const OutgoingPiece> pieces) ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
+  // The push contained pieces with rows and was refused as what a server refuses that does not know
+  // them; it is to be made again without.
+  bool refused_with_rows() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex) {
+    return refused_with_rows_;
+  }
+
  private:
   void OnAnswer(PushAnswer answer) override ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
   const PushRequest header_;
+  bool with_rows_ ABSL_GUARDED_BY(monitor_->mutex) = false;
+  bool refused_with_rows_ ABSL_GUARDED_BY(monitor_->mutex) = false;
 };
 
 }  // namespace millrace::worker

@@ -1,10 +1,13 @@
 #include "worker/parameters/push_operation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
+#include "worker/parameters/row_pieces.h"
+#include "worker/parameters/variable_rows.h"
 
 namespace millrace::worker {
 namespace {
@@ -62,6 +65,35 @@ void PushOperation::AddPieces(const SliceLocation& location, size_t count, Encod
   }
 }
 
+void PushOperation::AddRows(size_t variable, std::shared_ptr<const VariableRows> rows,
+                            EncodedNumbers gradient, std::shared_ptr<const void> owner) {
+  const Layout& layout = core_->layout();
+  CHECK_LT(variable, layout.variables.size());
+  CheckVariableRows(*rows, layout.SizeOf(variable));
+  CHECK_EQ(gradient.size(), rows->rows.size() * rows->width);
+  for (const SliceLocation& location : layout.variables[variable]) {
+    const Slice& slice = layout_of(location.shard).slices[location.slice];
+    std::vector<OutgoingPiece> pieces =
+        MakeRowPieces(slice, static_cast<uint32_t>(location.slice), *rows, gradient, owner);
+    {
+      MutexLock lock(&core_->monitor()->mutex);
+      AddRowPieces(location, std::move(pieces));
+    }
+    Send(location.shard);
+  }
+}
+
+void PushOperation::AddRowPieces(const SliceLocation& location, std::vector<OutgoingPiece> pieces) {
+  const uint64_t length = layout_of(location.shard).slices[location.slice].length();
+  Share& share = shares_[location.shard];
+  CHECK_EQ(share.added[location.slice], 0u) << "a variable was added twice";
+  CHECK_LE(length, share.unadded) << "a frozen variable was added";
+  std::move(pieces.begin(), pieces.end(), std::back_inserter(share.pieces));
+  share.added[location.slice] = length;
+  share.unadded -= length;
+  share.unsent_elements += length;
+}
+
 void PushOperation::Commit() {
   {
     MutexLock lock(&core_->monitor()->mutex);
@@ -100,6 +132,7 @@ bool PushOperation::IsDue(size_t index) const {
 void PushOperation::Send(size_t index) {
   std::vector<OutgoingPiece> pieces;
   std::shared_ptr<PushAttempt> attempt;
+  bool with_rows = false;
   {
     MutexLock lock(&core_->monitor()->mutex);
     if (!IsDue(index)) return;
@@ -113,15 +146,25 @@ void PushOperation::Send(size_t index) {
     if (share.attempt->ended()) return;  // Broken: Wait sends all of it again.
     const size_t end = Sendable(share);
     pieces.assign(share.pieces.begin() + share.sent, share.pieces.begin() + end);
-    for (const OutgoingPiece& piece : pieces) share.unsent_elements -= piece.values.size();
+    for (const OutgoingPiece& piece : pieces) share.unsent_elements -= ElementsOfPiece(piece);
     share.sent = end;
+    with_rows = core_->knows_rows(index) && !share.rows_refused;
     attempt = share.attempt;
   }
+  if (!with_rows) pieces = WithoutRows(pieces, layout_of(index).slices);
   attempt->Send(pieces);
 }
 
+// A server that knew rows when it was last pulled from, and refuses a push that contains some, may
+// have been replaced by an older one in between: its shard is pushed once more without. If it was
+// the gradient that was wrong, that is refused again, and then it is final.
 void PushOperation::OnFailed(size_t index, Attempt::Again /*again*/) {
   Share& share = shares_[index];
+  share.attempt->AssertLocked();
+  if (share.attempt->refused_with_rows()) {
+    share.rows_refused = true;
+    core_->NoteRows(index, false);
+  }
   share.attempt = nullptr;
   share.sent = 0;
   share.unsent_elements = layout_of(index).pushed;

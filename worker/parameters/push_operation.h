@@ -27,6 +27,8 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
 
   void AddFirst(size_t variable, size_t count, EncodedNumbers gradient,
                 std::shared_ptr<const void> owner) override;
+  void AddRows(size_t variable, std::shared_ptr<const VariableRows> rows, EncodedNumbers gradient,
+               std::shared_ptr<const void> owner) override;
   void Commit() override;
   absl::Status Wait(absl::Time deadline) override;
   absl::optional<uint32_t> FirstUnanswered() const override {
@@ -36,18 +38,25 @@ class PushOperation final : public ParameterClient::Push, private RetriedCalls {
  private:
   // What is there of a shard's share; a part of the call, too.
   struct Share {
-    std::vector<OutgoingPiece> pieces;     // All that were added.
-    std::vector<uint64_t> added;           // Elements in them, by slice.
+    // All that were added. Those with rows leave as such or, to a server that does not know rows,
+    // with all elements.
+    std::vector<OutgoingPiece> pieces;
+    std::vector<uint64_t> added;           // Elements that they stand for, by slice.
     uint64_t unadded = 0;                  // Elements to come, of all slices.
     size_t sent = 0;                       // Of `pieces`, in the current attempt.
-    size_t unsent_elements = 0;            // In the pieces from `sent` on.
+    size_t unsent_elements = 0;            // That the pieces from `sent` on stand for.
     std::shared_ptr<PushAttempt> attempt;  // The part's.
+    bool rows_refused = false;             // An attempt was refused that contained rows.
   };
 
   // Makes pieces, one for each block, of what is new of a slice and of its variable's first `count`
   // elements, once they fill a block or are the slice's last. What was added twice does not count.
   void AddPieces(const SliceLocation& location, size_t count, EncodedNumbers gradient,
                  const std::shared_ptr<const void>& owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
+
+  // All of a slice.
+  void AddRowPieces(const SliceLocation& location, std::vector<OutgoingPiece> pieces)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_->monitor()->mutex);
 
   // Sends what is due of a shard, with a new attempt if there is none.

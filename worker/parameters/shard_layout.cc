@@ -78,6 +78,13 @@ std::string ShardLayout::Describe() const {
   return absl::StrCat(server.empty() ? "ps" : server, " (", address, "), shard ", shard);
 }
 
+uint64_t Layout::SizeOf(size_t variable) const {
+  if (variables[variable].empty()) return 0;
+  const SliceLocation& last = variables[variable].back();
+  const Slice& slice = shards[last.shard].slices[last.slice];
+  return slice.offset() + slice.length();
+}
+
 absl::StatusOr<Layout> MakeLayout(absl::Span<const uint64_t> variable_sizes, const Routing& routing,
                                   const std::vector<bool>& frozen) {
   Layout layout;

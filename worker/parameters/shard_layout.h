@@ -37,6 +37,9 @@ struct Layout {
   std::vector<ShardLayout> shards;
   // For each variable its slices, in the order of their offsets.
   std::vector<std::vector<SliceLocation>> variables;
+
+  // Elements of the variable.
+  uint64_t SizeOf(size_t variable) const;
 };
 
 // `variable_sizes`: elements of each variable; `frozen`: whether it is, and empty where none is.

@@ -55,6 +55,9 @@ TestCluster::TestCluster(std::vector<uint64_t> variable_sizes, int shards, int s
     const int server = shard.shard() % servers;
     shard.set_server("ps-" + std::to_string(server));
     shard.set_address(servers_[server]->address());
+    for (int i = 0; i < shard.slices_size(); ++i) {
+      servers_[server]->Place(shard.shard(), static_cast<size_t>(i), shard.slices(i).offset());
+    }
   }
 }
 

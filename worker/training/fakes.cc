@@ -176,6 +176,15 @@ class FakePush final : public ParameterClient::Push {
     world_->log.Add(absl::StrCat("add ", variable, AsText(gradient.encoding())));
   }
 
+  void AddRows(size_t variable, std::shared_ptr<const VariableRows> rows, EncodedNumbers gradient,
+               std::shared_ptr<const void> owner) override {
+    CHECK_GE(rows->width, 1u);
+    CHECK_EQ(gradient.size(), rows->rows.size() * rows->width);
+    CHECK(!committed_);
+    owners_.push_back(std::move(owner));
+    world_->log.Add(absl::StrCat("add rows of ", variable, AsText(gradient.encoding())));
+  }
+
   void Commit() override {
     CHECK_EQ(owners_.size(), world_->second_is_frozen ? 1 : 2)
         << "every variable must be added before Commit";

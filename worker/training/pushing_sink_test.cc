@@ -30,10 +30,16 @@ class FakePush final : public ParameterClient::Push {
     added.emplace_back(variable, std::move(values));
     encodings.push_back(gradient.encoding());
   }
+  void AddRows(size_t variable, std::shared_ptr<const VariableRows> rows, EncodedNumbers gradient,
+               std::shared_ptr<const void> owner) override {
+    rows_added.emplace_back(variable, *rows);
+    AddFirst(variable, gradient.size(), gradient, std::move(owner));
+  }
   void Commit() override {}
   absl::Status Wait(absl::Time /*deadline*/) override { return absl::OkStatus(); }
 
   std::vector<std::pair<size_t, std::vector<float>>> added;
+  std::vector<std::pair<size_t, VariableRows>> rows_added;  // Whose numbers are in `added`.
   std::vector<Encoding::Kind> encodings;
 };
 
