@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "glog/logging.h"
 
 namespace millrace::worker {
@@ -75,6 +76,14 @@ class FakeModel final : public Model {
     return absl::MakeSpan(now_.values[variable]);
   }
 
+  size_t row_width(size_t variable) const override {
+    return world_->second_by_rows && variable == 1 ? 1 : 0;
+  }
+  std::vector<uint64_t> RowsOf(size_t variable, const Batch& batch) const override {
+    CHECK_GT(row_width(variable), 0u);
+    return {static_cast<uint64_t>(batch.features[0].floats[0]) % kSizes[variable]};
+  }
+
   bool has_next_values() const override { return world_->has_next_values; }
   absl::Span<float> next_values(size_t variable) override {
     arriving_ = &next_;
@@ -117,9 +126,10 @@ class FakeModel final : public Model {
     if (world_->on_train) {
       if (absl::Status status = world_->on_train(batch); !status.ok()) return status;
     }
-    if (!world_->second_is_frozen || world_->finishes_frozen) Finish(1, gradients);
+    if (world_->second_by_rows) TakeRow(batch);
+    if (!world_->second_is_frozen || world_->finishes_frozen) Finish(1, batch, gradients);
     if (world_->between_gradients) world_->between_gradients();
-    if (world_->finishes_all_gradients) Finish(0, gradients);
+    if (world_->finishes_all_gradients) Finish(0, batch, gradients);
     BatchResult result;
     CHECK(now_.taken == now_.values) << "the model was not told of all values";
     result.loss_sum = world_->loss_sum.value_or(now_.taken[0][0] * static_cast<double>(batch.size));
@@ -140,7 +150,23 @@ class FakeModel final : public Model {
   }
 
  private:
-  void Finish(size_t variable, GradientSink* gradients) {
+  // The row of the batch must be of the same state as the first variable.
+  void TakeRow(const Batch& batch) {
+    const uint64_t row = RowsOf(1, batch).front();
+    CHECK_EQ(now_.taken[1][row], now_.taken[0][0]) << "row " << row << " was not pulled";
+    for (std::vector<float>* second : {&now_.values[1], &now_.taken[1]}) {
+      std::fill(second->begin(), second->end(), -1.0f);
+    }
+  }
+
+  void Finish(size_t variable, const Batch& batch, GradientSink* gradients) {
+    if (row_width(variable) > 0) {
+      const std::vector<uint64_t> rows = RowsOf(variable, batch);
+      const auto buffer =
+          gradients->RowBuffer(variable, std::make_shared<VariableRows>(VariableRows{1, rows}));
+      for (float& x : buffer.value()) x = 1;
+      return gradients->Finished(variable);
+    }
     for (float& x : gradients->Buffer(variable)) x = 1;
     if (world_->bad_gradient == variable) gradients->Buffer(variable)[1] = world_->bad_value;
     gradients->Finished(variable);
@@ -182,7 +208,8 @@ class FakePush final : public ParameterClient::Push {
     CHECK_EQ(gradient.size(), rows->rows.size() * rows->width);
     CHECK(!committed_);
     owners_.push_back(std::move(owner));
-    world_->log.Add(absl::StrCat("add rows of ", variable, AsText(gradient.encoding())));
+    world_->log.Add(absl::StrCat("add rows of ", variable, ": ", absl::StrJoin(rows->rows, " "),
+                                 AsText(gradient.encoding())));
   }
 
   void Commit() override {
@@ -213,6 +240,14 @@ void Fill(size_t variable, float value, absl::Span<float> values,
   arrived(variable, 1, rest.size());
   values[0] = value;
   arrived(variable, 0, 1);
+}
+
+void FillRows(size_t variable, float value, const VariableRows& rows, absl::Span<float> values,
+              const std::function<void(size_t, size_t, size_t)>& arrived) {
+  for (const uint64_t row : rows.rows) {
+    for (float& each : values.subspan(row * rows.width, rows.width)) each = value;
+    arrived(variable, row * rows.width, rows.width);
+  }
 }
 
 // Runs what it is told to.
@@ -252,14 +287,24 @@ class FakeClient final : public ParameterClient {
       value = static_cast<float>(*options.version);
     }
     event += AsText(options.encoding);
+    for (size_t v = 0; v < options.rows.size(); ++v) {
+      if (options.rows[v].width == 0) continue;
+      absl::StrAppend(&event, " rows of ", v, ": ", absl::StrJoin(options.rows[v].rows, " "));
+    }
     if (world_->on_begin_pull) world_->on_begin_pull();
     world_->log.Add(absl::StrCat("begin ", event));
     const std::vector<absl::Span<float>> spans(values.begin(), values.end());
     const int id = NextPull();
     FakePull pull = {generation_, options.version, options.cut_id, absl::InfiniteFuture(),
                      [this, id] { WaitForCancel(id); }};
-    const auto fill = [value, spans, arrived = options.arrived] {
-      for (size_t v = 0; v < spans.size(); ++v) Fill(v, value, spans[v], arrived);
+    const auto fill = [value, spans, arrived = options.arrived, rows = options.rows] {
+      for (size_t v = 0; v < spans.size(); ++v) {
+        if (rows.empty() || rows[v].width == 0) {
+          Fill(v, value, spans[v], arrived);
+        } else {
+          FillRows(v, value, rows[v], spans[v], arrived);
+        }
+      }
     };
     const bool filled = world_->values_come_at_once;
     if (filled) fill();

@@ -93,6 +93,9 @@ struct FakeWorld {
   bool has_next_values = true;
   bool stages_within_train = true;
   bool values_come_at_once = false;  // When a pull is begun, not when it is waited for.
+  // The second variable has rows of one element, of which a batch takes that of its first example's
+  // number modulo 3; what others hold, the model forgets with each step.
+  bool second_by_rows = false;
   bool second_is_frozen = false;  // The second variable; and whether the model finishes it even so.
   bool finishes_frozen = false;
   absl::optional<double> loss_sum;  // Instead of the sum of the losses.
@@ -109,7 +112,8 @@ struct FakeWorld {
   // ELEMENT: COUNT" (which the model is told), "take next" (values); "stage FIRST_EXAMPLE", "staged
   // FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE", "seed SEED", "add
   // VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE". What is pulled
-  // or added in another encoding than FLOAT32 has " as ENCODING" behind it.
+  // or added in another encoding than FLOAT32 has " as ENCODING" behind it; what is pulled by rows
+  // " rows of VARIABLE:" and the rows; what is added so is "add rows of VARIABLE: ROWS".
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -120,6 +121,23 @@ TEST_F(PullAheadTest, AStepThatComesBeforeTheNextOneIsPulledAnew) {
   trainer_->Handle(LeaseMessage(1, 5, 7));
   EXPECT_THAT(NextSteps(3), ElementsAre(5, 3, 6));
   EXPECT_THAT(begun_, ElementsAre(2, 4, 4));  // For 5 and 6; for 3 and 6; none.
+}
+
+// The batch of the step after is ready, or not, when the backward pass begins.
+TEST_F(PullAheadTest, RowsArePulledAheadOnceTheNextBatchIsReady) {
+  world_.second_by_rows = true;
+  StartJob(Job());
+  trainer_->Handle(LeaseMessage(1, 0, 20));
+  for (uint64_t step = 0; step < 20; ++step) {
+    const StepResult result = NextStep();
+    EXPECT_EQ(result.step(), step);
+    EXPECT_EQ(result.loss_sum(), 100);
+  }
+  std::vector<std::string> expected;
+  for (uint64_t step = 0; step < 20; ++step) {
+    expected.push_back(absl::StrCat("pull newest rows of 1: ", step % 8 % 3));
+  }
+  EXPECT_EQ(world_.log.EventsWith("pull "), expected);
 }
 
 TEST_F(PullAheadTest, NothingIsPulledAheadOfAnEvaluation) {

@@ -331,6 +331,56 @@ TEST_F(PushingSinkTest, GradientThatDoesNotFitFailsTheStep) {
   EXPECT_THAT(push_.added, IsEmpty());
 }
 
+TEST_F(PushingSinkTest, GradientByRowsLeavesSoWhenItIsFinished) {
+  PushingSink sink = Make(absl::nullopt, Encoding::BFLOAT16);
+  const auto rows = std::make_shared<VariableRows>(VariableRows{2, {3, 9}});
+  const absl::optional<absl::Span<float>> buffer = sink.RowBuffer(0, rows);
+  ASSERT_TRUE(buffer.has_value());
+  ASSERT_EQ(buffer->size(), 4u);
+  std::fill(buffer->begin(), buffer->end(), 1.001f);
+  EXPECT_THAT(push_.added, IsEmpty());
+  sink.Finished(0);
+  ASSERT_THAT(push_.rows_added, SizeIs(1));
+  EXPECT_THAT(push_.rows_added[0].second.rows, ElementsAre(3, 9));
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1, 1, 1, 1})));
+  // Of a batch without ids.
+  sink.RowBuffer(1, std::make_shared<VariableRows>(VariableRows{2, {}}));
+  sink.Finished(1);
+  ASSERT_THAT(push_.rows_added, SizeIs(2));
+  EXPECT_THAT(push_.added[1].second, IsEmpty());
+  Finish(sink, 2, {1});
+  EXPECT_TRUE(sink.Check().ok());
+}
+
+TEST_F(PushingSinkTest, GradientByRowsThatIsNoNumberIsNamedByItsElement) {
+  variables_[0].set_name("table");
+  PushingSink sink = Make(absl::nullopt);
+  const auto buffer = sink.RowBuffer(0, std::make_shared<VariableRows>(VariableRows{2, {3, 9}}));
+  const std::vector<float> values = {1, 1, 1, NAN};
+  std::copy(values.begin(), values.end(), buffer->begin());
+  sink.Finished(0);
+  EXPECT_THAT(std::string(sink.Check().message()),
+              HasSubstr("gradient of variable 'table' is nan at element 19"));
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, GradientByRowsIsClippedWithTheOthers) {
+  PushingSink sink = Make(/*global_clip_norm=*/6.5);
+  const auto buffer = sink.RowBuffer(0, std::make_shared<VariableRows>(VariableRows{1, {7, 8}}));
+  const std::vector<float> values = {3, 4};
+  std::copy(values.begin(), values.end(), buffer->begin());
+  sink.Finished(0);
+  Finish(sink, 1, {12});
+  Finish(sink, 2, {100});
+  EXPECT_THAT(push_.added, IsEmpty());
+  EXPECT_TRUE(sink.Check().ok());
+  EXPECT_TRUE(sink.PushKept().ok());
+  ASSERT_THAT(push_.rows_added, SizeIs(1));
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(0, std::vector<float>{1.5f, 2}),
+                                       std::make_pair(1, std::vector<float>{6}),
+                                       std::make_pair(2, std::vector<float>{100})));
+}
+
 TEST_F(PushingSinkTest, NotANumberFailsTheStepAsItDoesUnrounded) {
   variables_[0].set_name("kernel");
   PushingSink sink = Make(absl::nullopt, Encoding::FLOAT16);

@@ -407,6 +407,65 @@ TEST_F(StepsTest, StepThatWaitsForItsVersionMakesWayForALowerOne) {
   EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 2", "pull 1", "pull 2"));
 }
 
+TEST_F(StepsTest, RowsOfTheBatchArePulledAndPushed) {
+  world_.second_by_rows = true;
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 4, 7));
+  EXPECT_THAT(NextSteps(3), ElementsAre(4, 5, 6));
+  EXPECT_THAT(world_.log.EventsWith("pull "),
+              ElementsAre("pull newest rows of 1: 1", "pull newest rows of 1: 2",
+                          "pull newest rows of 1: 0"));
+  EXPECT_THAT(world_.log.EventsWith("add rows"),
+              ElementsAre("add rows of 1: 1", "add rows of 1: 2", "add rows of 1: 0"));
+}
+
+// Of what was pulled for the version's first step only the rows are of no use for its second one.
+TEST_F(StepsTest, RowsOfASynchronousVersionArePulledForEachStep) {
+  world_.second_by_rows = true;
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 2, 5));
+  for (const double version : {1, 1, 2}) EXPECT_EQ(NextStep().loss_sum(), version);
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
+  NextEvaluation();
+  trainer_->Handle(LeaseMessage(2, 5, 6));
+  EXPECT_EQ(NextStep().loss_sum(), 2);
+  EXPECT_THAT(world_.log.EventsWith("pull "),
+              ElementsAre("pull 1 rows of 1: 2", "pull 1 rows of 0:  rows of 1: 0",
+                          "pull 2 rows of 1: 1", "pull cut cut-1", "pull 2 rows of 1: 2"));
+}
+
+TEST_F(StepsTest, RowsAreThoseOfTheStepThatMadeWay) {
+  bool first = true;
+  world_.second_by_rows = true;
+  world_.on_pull = [&first](const FakePull& pull) {
+    if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  world_.log.Await("pull 2 rows of 1: 1");
+  trainer_->Handle(LeaseMessage(2, 3, 4));
+  EXPECT_THAT(NextSteps(2), ElementsAre(3, 4));
+  EXPECT_THAT(world_.log.EventsWith("pull "),
+              ElementsAre("pull 2 rows of 1: 1", "pull 1 rows of 1: 0", "pull 2 rows of 1: 1"));
+}
+
+TEST_F(StepsTest, DataThatCannotBeReadForTheRowsAreATryAgain) {
+  std::atomic<bool> away = true;
+  world_.second_by_rows = true;
+  world_.on_read = [&away](absl::Span<const uint64_t>) {
+    return away ? absl::UnavailableError("the disk is away") : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  EXPECT_EQ(NextReturned().code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(world_.log.EventsWith("begin pull"), IsEmpty());
+  away = false;
+  trainer_->Handle(LeaseMessage(2, 4, 5));
+  EXPECT_EQ(NextStep().step(), 4u);
+  trainer_.reset();  // Before the flag.
+}
+
 TEST_F(StepsTest, EvaluationUsesTheCutAndAllHeldOutExamples) {
   StartJob(FakeJob());
   trainer_->Handle(EvaluateMessage(6, "cut-1"));
