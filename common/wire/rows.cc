@@ -32,6 +32,20 @@ absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint6
   return elements;
 }
 
+std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
+                                 const ElementRange& range) {
+  std::vector<ElementRange> runs;
+  for (const uint64_t row : rows) {
+    const ElementRange part = PartOfRow(row, width, range);
+    if (!runs.empty() && runs.back().begin + runs.back().count == part.begin) {
+      runs.back().count += part.count;
+    } else {
+      runs.push_back(part);
+    }
+  }
+  return runs;
+}
+
 absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t width,
                                   const ElementRange& range) {
   if (range.count == 0) return {};

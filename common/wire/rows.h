@@ -41,6 +41,11 @@ absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint6
 absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t width,
                                   const ElementRange& range);
 
+// What `rows` have in the range, counted from the range's first element, in order; rows that follow
+// one another are one run. REQUIRES: as CountRowElements.
+std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
+                                 const ElementRange& range);
+
 // What a row has in the range, counted from the range's first element. REQUIRES: it has some.
 inline ElementRange PartOfRow(uint64_t row, uint64_t width, const ElementRange& range) {
   const uint64_t begin = std::max(row * width, range.begin);

@@ -31,6 +31,16 @@ TEST(RowsTest, RowsCountAsFarAsTheyAreInTheRange) {
   EXPECT_EQ(last.count, 2u);
 }
 
+TEST(RowsTest, RowsThatFollowOneAnotherAreOneRun) {
+  const std::vector<ElementRange> runs = RunsOf(std::vector<uint64_t>{2, 3, 5}, kWidth, kRange);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].begin, 0u);
+  EXPECT_EQ(runs[0].count, 6u);
+  EXPECT_EQ(runs[1].begin, 10u);
+  EXPECT_EQ(runs[1].count, 2u);
+  EXPECT_THAT(RunsOf({}, kWidth, kRange), IsEmpty());
+}
+
 TEST(RowsTest, ARowMayBeWiderThanTheRange) {
   const std::vector<uint64_t> rows = {0};
   EXPECT_EQ(CountRowElements(rows, ~uint64_t{0}, kRange).value(), 12u);

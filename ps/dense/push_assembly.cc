@@ -25,10 +25,9 @@ using Range = std::pair<uint64_t, uint64_t>;
 uint64_t PlaceOf(const BlockLayout& layout, const WirePiece& piece, uint64_t index) {
   if (piece.rows == nullptr) return index;
   const ElementRange range = layout.InVariable(piece.slice, piece.offset, piece.elements());
-  for (const uint64_t row : RowsOf(*piece.rows)) {
-    const ElementRange part = PartOfRow(row, piece.rows->width(), range);
-    if (index < part.count) return part.begin + index;
-    index -= part.count;
+  for (const ElementRange& run : RunsOf(RowsOf(*piece.rows), piece.rows->width(), range)) {
+    if (index < run.count) return run.begin + index;
+    index -= run.count;
   }
   LOG(FATAL) << "the piece's rows have fewer elements than it has numbers";
 }
@@ -114,10 +113,9 @@ WirePiece Spread(const BlockLayout& layout, const WirePiece& piece) {
   std::vector<float> given(piece.data.size());
   piece.data.CopyTo(absl::MakeSpan(given));
   const float* next = given.data();
-  for (const uint64_t row : RowsOf(*piece.rows)) {
-    const ElementRange part = PartOfRow(row, piece.rows->width(), range);
-    std::copy_n(next, part.count, floats + part.begin);
-    next += part.count;
+  for (const ElementRange& run : RunsOf(RowsOf(*piece.rows), piece.rows->width(), range)) {
+    std::copy_n(next, run.count, floats + run.begin);
+    next += run.count;
   }
   return {piece.slice, piece.offset, FloatSlices(std::move(slices))};
 }

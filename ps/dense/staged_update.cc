@@ -33,21 +33,9 @@ struct StagedUpdate::Arrays {
 
 struct StagedUpdate::BlockRows {
   size_t block = 0;
-  ElementRange range;  // The block's, of the variable.
-  uint64_t width = 0;
-  absl::Span<const uint64_t> rows;  // That have elements in it.
+  size_t elements = 0;              // Of the block.
+  std::vector<ElementRange> runs;   // That are given, from the block's first element.
   const float* gradient = nullptr;  // Of these, one after the other.
-
-  // Calls `visit(run, gradient)` for each row's part, in elements from the block's first.
-  template <typename Visit>
-  void ForEach(const Visit& visit) const {
-    const float* next = gradient;
-    for (const uint64_t row : rows) {
-      const ElementRange run = PartOfRow(row, width, range);
-      visit(run, next);
-      next += run.count;
-    }
-  }
 };
 
 StagedUpdate::StagedUpdate(const UpdateTools& tools, StatePtr base)
@@ -143,38 +131,37 @@ void StagedUpdate::UpdateVariable(uint32_t slice) {
 void StagedUpdate::ApplyRows(const WirePiece& piece) {
   std::vector<float> gradient(piece.data.size());
   piece.data.CopyTo(absl::MakeSpan(gradient));
-  const absl::Span<const uint64_t> rows = RowsOf(*piece.rows);
-  BlockRows of_block;
-  of_block.width = piece.rows->width();
-  of_block.gradient = gradient.data();
-  for (uint64_t done = 0; done < piece.elements(); done += of_block.range.count) {
-    const uint64_t offset = piece.offset + done;
-    const BlockLayout::Run run =
-        tools_.layout->FirstRun(piece.slice, offset, piece.elements() - done);
-    of_block.block = run.block;
-    of_block.range = tools_.layout->InVariable(piece.slice, offset, run.count);
-    of_block.rows = RowsIn(rows, of_block.width, of_block.range);
-    ApplyRows(of_block);
-    of_block.ForEach([&of_block](const ElementRange& given, const float* values) {
-      of_block.gradient = values + given.count;
-    });
+  const uint64_t width = piece.rows->width();
+  const float* next = gradient.data();
+  for (uint64_t done = 0; done < piece.elements();) {
+    const BlockLayout::Run block =
+        tools_.layout->FirstRun(piece.slice, piece.offset + done, piece.elements() - done);
+    const ElementRange range =
+        tools_.layout->InVariable(piece.slice, piece.offset + done, block.count);
+    const BlockRows rows = {block.block, block.count,
+                            RunsOf(RowsIn(RowsOf(*piece.rows), width, range), width, range), next};
+    ApplyRows(rows);
+    for (const ElementRange& run : rows.runs) next += run.count;
+    done += block.count;
   }
 }
 
 void StagedUpdate::ApplyRows(const BlockRows& rows) {
   const Optimizer& rule = RuleOf(rows.block);
   if (rule.passes() > 0 || !rule.keeps_without_gradient()) return ApplySpread(rows);
-  if (!rows.rows.empty()) return UpdateRows(rows);
+  if (!rows.runs.empty()) return UpdateRows(rows);
   MutexLock lock(&mutex_);
   rows_[rows.block] = {};
 }
 
 void StagedUpdate::ApplySpread(const BlockRows& rows) {
-  std::vector<float> gradient(rows.range.count);
-  rows.ForEach([&gradient](const ElementRange& run, const float* values) {
-    std::copy_n(values, run.count, gradient.begin() + run.begin);
-  });
-  Apply(BlockLayout::Run{rows.block, 0, rows.range.count},
+  std::vector<float> gradient(rows.elements);
+  const float* next = rows.gradient;
+  for (const ElementRange& run : rows.runs) {
+    std::copy_n(next, run.count, gradient.begin() + run.begin);
+    next += run.count;
+  }
+  Apply(BlockLayout::Run{rows.block, 0, rows.elements},
         reinterpret_cast<const char*>(gradient.data()));
 }
 
@@ -182,16 +169,16 @@ void StagedUpdate::UpdateRows(const BlockRows& rows) {
   const std::shared_ptr<Block> block =
       tools_.successors->Copy(rows.block, base_->blocks[rows.block]);
   const Optimizer& rule = RuleOf(rows.block);
-  std::vector<ElementRange> changed;
-  rows.ForEach([&](const ElementRange& run, const float* values) {
+  const float* next = rows.gradient;
+  for (const ElementRange& run : rows.runs) {
     const Arrays arrays = ArraysOf({rows.block, run.begin, run.count}, block.get());
-    rule.Apply(base_->version + 1, reinterpret_cast<const char*>(values), run.count, arrays.in,
+    rule.Apply(base_->version + 1, reinterpret_cast<const char*>(next), run.count, arrays.in,
                arrays.out);
-    changed.push_back(run);
-  });
+    next += run.count;
+  }
   MutexLock lock(&mutex_);
   blocks_[rows.block] = block;
-  rows_[rows.block] = std::move(changed);
+  rows_[rows.block] = rows.runs;
 }
 
 void StagedUpdate::Apply(const WirePiece& piece) {

@@ -57,18 +57,19 @@ absl::StatusOr<absl::optional<OutgoingPiece>> PieceOfRows(Shard* shard,
   given->mutable_rows()->Add(rows.begin(), rows.end());
   given->set_count(place.elements);
   given->set_encoding(encoding);
-  MILLRACE_ASSIGN_OR_RETURN(const uint64_t count, CountRowElements(rows, wanted.width(), range));
+  const std::vector<ElementRange> runs = RunsOf(rows, wanted.width(), range);
+  uint64_t count = 0;
+  for (const ElementRange& run : runs) count += run.count;
   const size_t width = WidthOf(encoding);
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<char[]> bytes, shard->MakeCopy(count * width));
   char* next = bytes.get();
-  for (const uint64_t row : rows) {
-    const ElementRange part = PartOfRow(row, wanted.width(), range);
-    const absl::Span<const float> values = block.values().subspan(part.begin, part.count);
+  for (const ElementRange& run : runs) {
+    const absl::Span<const float> values = block.values().subspan(run.begin, run.count);
     if (encoding == Encoding::FLOAT32) {
       std::copy(values.begin(), values.end(), reinterpret_cast<float*>(next));
     } else if (const size_t bad = Narrow(values, encoding, next); bad < values.size()) {
       return DoesNotFitAt(shard->plan().spec.slices(static_cast<int>(place.slice)),
-                          place.offset + part.begin + bad, values[bad], encoding);
+                          place.offset + run.begin + bad, values[bad], encoding);
     }
     next += values.size() * width;
   }

@@ -96,17 +96,6 @@ class NarrowGradientsTest : public ShardTest {
                      MakeNarrowPiece(encoding, 0, offset, std::vector<float>(count, 1)));
   }
 
-  // Values and slots, block by block.
-  std::vector<std::vector<float>> AllArrays() {
-    std::vector<std::vector<float>> arrays;
-    for (const auto& block : Newest(shard_.get())->blocks) {
-      for (int i = 0; i <= block->slots(); ++i) {
-        arrays.emplace_back(block->array(i), block->array(i) + block->elements());
-      }
-    }
-    return arrays;
-  }
-
   std::mt19937 random_{1};
 };
 

@@ -107,17 +107,6 @@ class RowGradientsTest : public ShardTest {
     return answer;
   }
 
-  // Values and slots, block by block.
-  std::vector<std::vector<float>> AllArrays() {
-    std::vector<std::vector<float>> arrays;
-    for (const auto& block : Newest(shard_.get())->blocks) {
-      for (int i = 0; i <= block->slots(); ++i) {
-        arrays.emplace_back(block->array(i), block->array(i) + block->elements());
-      }
-    }
-    return arrays;
-  }
-
   // The message of the refusal of a piece.
   std::string Refused(const WirePiece& piece) {
     const auto answer = PushPiece(/*stream=*/1, /*step=*/0, /*push_id=*/++push_id_, piece);

@@ -83,6 +83,17 @@ class ShardTest : public ::testing::Test {
     }
   }
 
+  // Values and slots, block by block.
+  std::vector<std::vector<float>> AllArrays() {
+    std::vector<std::vector<float>> arrays;
+    for (const auto& block : ::millrace::testing::Newest(shard_.get())->blocks) {
+      for (int i = 0; i <= block->slots(); ++i) {
+        arrays.emplace_back(block->array(i), block->array(i) + block->elements());
+      }
+    }
+    return arrays;
+  }
+
   PullRequest Version(uint64_t version) {
     PullRequest request;
     request.set_generation(1);

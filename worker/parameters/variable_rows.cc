@@ -33,18 +33,4 @@ FoundRows FindRows(const VariableRows& rows, const ElementRange& range) {
   return found;
 }
 
-std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
-                                 const ElementRange& range) {
-  std::vector<ElementRange> runs;
-  for (const uint64_t row : rows) {
-    const ElementRange part = PartOfRow(row, width, range);
-    if (!runs.empty() && runs.back().begin + runs.back().count == part.begin) {
-      runs.back().count += part.count;
-    } else {
-      runs.push_back(part);
-    }
-  }
-  return runs;
-}
-
 }  // namespace millrace::worker

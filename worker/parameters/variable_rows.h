@@ -3,11 +3,9 @@
 #define MILLRACE_WORKER_PARAMETERS_VARIABLE_ROWS_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "common/wire/rows.h"
-#include "worker/parameters/parameter_client.h"
 
 namespace millrace::worker {
 
@@ -25,11 +23,6 @@ struct FoundRows {
 
 // REQUIRES: rows.width >= 1. The result refers to `rows`.
 FoundRows FindRows(const VariableRows& rows, const ElementRange& range);
-
-// What `rows` have in the range, counted from the range's first element, in order. Rows that follow
-// one another are one run. REQUIRES: each has elements in the range.
-std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
-                                 const ElementRange& range);
 
 }  // namespace millrace::worker
 

@@ -42,6 +42,28 @@ TEST(MemoryNeedTest, CountsTheSecondPlaceForValuesThatArePulledAhead) {
   EXPECT_EQ(MemoryNeed(plan, {8, 0}) - without, 4 * 1000);
 }
 
+// Their gradients are those of the rows: 8 * 5 of 3 elements, or all of them.
+TEST(MemoryNeedTest, CountsGradientsOfTheRowsOfALargeTable) {
+  const auto need = [](int rows, size_t batch) {
+    ExampleSpec examples;
+    TensorSpec& ids = examples.features.emplace_back();
+    ids.type = ElementType::kId;
+    ids.shape = {5};
+    examples.labels.emplace_back();
+    const ModelPlan plan =
+        PlanOrDie("layers { embedding { input_dim: " + std::to_string(rows) +
+                      " output_dim: 3 pooling: SUM } } layers { dense { units: 1 no_bias: true } } "
+                      "loss: MEAN_SQUARED_ERROR",
+                  examples);
+    return MemoryNeed(plan, {batch, 0});
+  };
+  constexpr double kRow = 3 * sizeof(float);
+  EXPECT_EQ(need(40001, 8) - need(40000, 8), kRow) << "its value";
+  EXPECT_EQ(need(21846, 8) - need(21845, 8), kRow * (21846 - 21845 + 3 * (40 - 21845)))
+      << "the smaller one travels as a whole";
+  EXPECT_EQ(need(40001, 10000) - need(40000, 10000), 4 * kRow) << "each row may be in the batch";
+}
+
 // Those that no output learns are read and kept like the others, and were not counted.
 TEST(MemoryNeedTest, CountsAllLabelsOfABatch) {
   ModelPlan plan = PlanOrDie(kDense, {100}, 10);
