@@ -118,7 +118,7 @@ TEST_F(PsServerTest, PullOfTooManyRowsIsRefused) {
   puller.Send(request);
   const grpc::Status end = puller.Finish();
   EXPECT_EQ(end.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(end.error_message(), HasSubstr("must be at most 4194304"));
+  EXPECT_THAT(end.error_message(), HasSubstr("PullRequest.rows: far more than 262144 rows"));
 }
 
 TEST_F(PsServerTest, PullOfAFutureVersionWaitsForIt) {

@@ -5,6 +5,14 @@
 
 namespace millrace {
 
+bool AreRowsOf(const VariableRows& rows, uint64_t elements) {
+  const uint64_t whole = elements / rows.width;
+  for (size_t i = 0; i < rows.rows.size(); ++i) {
+    if (rows.rows[i] >= whole || (i > 0 && rows.rows[i] <= rows.rows[i - 1])) return false;
+  }
+  return true;
+}
+
 absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint64_t width,
                                           const ElementRange& range) {
   if (width == 0) return absl::InvalidArgumentError("rows.width: 0; must be at least 1");
@@ -35,6 +43,7 @@ absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint6
 std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
                                  const ElementRange& range) {
   std::vector<ElementRange> runs;
+  runs.reserve(rows.size());
   for (const uint64_t row : rows) {
     const ElementRange part = PartOfRow(row, width, range);
     if (!runs.empty() && runs.back().begin + runs.back().count == part.begin) {

@@ -18,6 +18,9 @@ struct VariableRows {
   std::vector<uint64_t> rows = {};  // Ascending, each once, each whole within the variable.
 };
 
+// Whether they are as VariableRows says, of a variable of that many elements. REQUIRES: width >= 1.
+bool AreRowsOf(const VariableRows& rows, uint64_t elements);
+
 // Elements [begin, begin + count) of a variable, or a part of one.
 struct ElementRange {
   uint64_t begin = 0;

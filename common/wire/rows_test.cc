@@ -31,6 +31,14 @@ TEST(RowsTest, RowsCountAsFarAsTheyAreInTheRange) {
   EXPECT_EQ(last.count, 2u);
 }
 
+TEST(RowsTest, RowsOfAVariableAreAscendingAndWhole) {
+  EXPECT_TRUE(AreRowsOf({kWidth, {}}, 0));
+  EXPECT_TRUE(AreRowsOf({kWidth, {0, 3}}, 16));
+  EXPECT_FALSE(AreRowsOf({kWidth, {0, 3}}, 15));
+  EXPECT_FALSE(AreRowsOf({kWidth, {3, 3}}, 16));
+  EXPECT_FALSE(AreRowsOf({kWidth, {3, 2}}, 16));
+}
+
 TEST(RowsTest, RowsThatFollowOneAnotherAreOneRun) {
   const std::vector<ElementRange> runs = RunsOf(std::vector<uint64_t>{2, 3, 5}, kWidth, kRange);
   ASSERT_EQ(runs.size(), 2u);

@@ -4,12 +4,14 @@
 // whole message would have had: the last of repeated scalars wins, unknown fields are kept.
 #include "common/wire/tensor_codec.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "common/status_macros.h"
 #include "common/wire/piece_elements.h"
@@ -30,8 +32,9 @@ static_assert(LengthDelimitedTag(PullResponse::kPiecesFieldNumber) == kPiecesTag
 
 constexpr uint32_t kRowsTag = LengthDelimitedTag(Piece::kRowsFieldNumber);
 constexpr uint32_t kRowElementsTag = LengthDelimitedTag(Piece::kRowElementsFieldNumber);
-// Of a row, which is a varint.
-constexpr size_t kMostBytesOfRow = 10;
+constexpr uint32_t kWantedRowsTag = LengthDelimitedTag(PullRequest::kRowsFieldNumber);
+// Numbers that a message with rows has for each piece, or slice, besides the rows.
+constexpr size_t kOtherNumbers = 16;
 
 // Protobuf's limit on the nesting of messages and groups.
 constexpr int kMaxDepth = 100;
@@ -56,6 +59,14 @@ struct Elements {
   std::vector<grpc::Slice> slices;
   std::vector<grpc::Slice> of_rows;
 };
+
+// How many numbers there can be in a field, which is what they take when they are parsed: each ends
+// with such a byte.
+size_t NumbersIn(absl::string_view field) {
+  return static_cast<size_t>(std::count_if(field.begin(), field.end(), [](char byte) {
+    return static_cast<unsigned char>(byte) < 0x80;
+  }));
+}
 
 size_t ByteCount(const std::vector<grpc::Slice>& slices) {
   size_t bytes = 0;
@@ -164,11 +175,12 @@ class Decoder {
       if (!encoding.has_value() && tag != kRowElementsTag) {
         const size_t begin = rest.size();
         if (!reader_.CopyField(tag, kMaxDepth - 1, &rest)) return false;
-        // Not parsed, which takes more memory than the message: so it is known to be refused.
-        if (tag == kRowsTag && rest.size() - begin > kMostBytesOfRow * (kMaxRows + 4)) {
-          too_many_rows_ = true;
-          rest.resize(begin);
-        }
+        if (tag != kRowsTag) continue;
+        // Not parsed where there are too many: so the message is known to be refused. A row takes
+        // two numbers where it comes with a tag of its own.
+        numbers_ += NumbersIn(absl::string_view(rest).substr(begin));
+        too_many_rows_ = too_many_rows_ || numbers_ > 2 * kMaxRows + kOtherNumbers * (pieces_ + 1);
+        if (too_many_rows_) rest.resize(begin);
         continue;
       }
       size_t length;
@@ -181,6 +193,7 @@ class Decoder {
       elements->encoding = *encoding;
     }
     if (!header->ParseFromString(rest)) return false;
+    ++pieces_;
     rows_ += static_cast<size_t>(header->rows().rows_size());
     too_many_rows_ = too_many_rows_ || rows_ > kMaxRows;
     return true;
@@ -194,7 +207,10 @@ class Decoder {
 
   WireReader reader_;
   const char* const type_;
-  size_t rows_ = 0;  // Of all pieces so far.
+  // Of all pieces so far.
+  size_t pieces_ = 0;
+  size_t rows_ = 0;
+  size_t numbers_ = 0;  // In fields of rows.
   bool too_many_rows_ = false;
 };
 
@@ -287,6 +303,31 @@ grpc::ByteBuffer Encode(const Header& header, absl::Span<const OutgoingPiece> pi
 }
 
 }  // namespace
+
+absl::StatusOr<PullRequest> DecodePullRequest(const grpc::ByteBuffer& buffer) {
+  const auto malformed = [] {
+    return absl::InvalidArgumentError("not a PullRequest: protobuf cannot parse it");
+  };
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) return malformed();
+  WireReader reader(slices);
+  std::string bytes;
+  size_t wanted = 0;  // Slices of which rows are wanted.
+  size_t numbers = 0;
+  while (!reader.AtLimit()) {
+    const size_t begin = bytes.size();
+    uint32_t tag;
+    if (!reader.ReadTag(&tag) || !reader.CopyField(tag, kMaxDepth, &bytes)) return malformed();
+    if (tag != kWantedRowsTag) continue;
+    numbers += NumbersIn(absl::string_view(bytes).substr(begin));
+    if (++wanted <= kMaxPieces && numbers <= 2 * kMaxRows + kOtherNumbers * wanted) continue;
+    return absl::InvalidArgumentError(absl::StrCat("PullRequest.rows: far more than ", kMaxRows,
+                                                   " rows, or ", kMaxPieces, " slices"));
+  }
+  PullRequest request;
+  if (!request.ParseFromString(bytes)) return malformed();
+  return request;
+}
 
 absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer) {
   absl::Status refusal;

@@ -89,8 +89,11 @@ inline constexpr size_t kMaxPieces = size_t{1} << 16;
 // Rows of all pieces of a message, or of a pull's request.
 inline constexpr size_t kMaxRows = kBlockElements;
 
-// INVALID_ARGUMENT: not a message of the type; with DecodePull also what DecodedPush::refusal says.
+// INVALID_ARGUMENT: not a message of the type; with DecodePull also what DecodedPush::refusal says,
+// and with DecodePullRequest that there are far more rows than there may be, which take more memory
+// once they are parsed than in the message.
 // Accepts every valid encoding of the message (any field order, unknown fields).
+absl::StatusOr<PullRequest> DecodePullRequest(const grpc::ByteBuffer& buffer);
 absl::StatusOr<DecodedPush> DecodePush(const grpc::ByteBuffer& buffer);
 absl::StatusOr<DecodedPull> DecodePull(const grpc::ByteBuffer& buffer);
 

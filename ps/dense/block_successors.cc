@@ -9,6 +9,7 @@
 #include "ps/dense/block_successors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -21,8 +22,11 @@ namespace {
 
 // Changes that are remembered of a block: so many versions at most,
 constexpr size_t kMaxChanges = 8;
-// and this part of its elements. With more, copying all of it is as good.
+// and what costs as much to copy as this part of its elements. With more, copying all of it is as
+// good. A run of elements costs as much as so many more, in time and, with 16 bytes, in memory: so
+// what is remembered takes a sixteenth of the values at most.
 constexpr size_t kMaxChangedPart = 4;
+constexpr uint64_t kCostOfRun = 16;
 
 using Runs = std::shared_ptr<const std::vector<ElementRange>>;
 
@@ -32,10 +36,10 @@ void CopyElements(const Block& from, const ElementRange& run, Block* to) {
   }
 }
 
-uint64_t Count(const std::vector<ElementRange>& runs) {
-  uint64_t elements = 0;
-  for (const ElementRange& run : runs) elements += run.count;
-  return elements;
+uint64_t CostOf(const std::vector<ElementRange>& runs) {
+  uint64_t cost = runs.size() * kCostOfRun;
+  for (const ElementRange& run : runs) cost += run.count;
+  return cost;
 }
 
 }  // namespace
@@ -62,6 +66,12 @@ class BlockSuccessors::Buffers {
     return earlier;
   }
 
+  std::shared_ptr<Block> TakeIdle(size_t index) {
+    if (!published_.load(std::memory_order_relaxed)) return nullptr;
+    MutexLock lock(&mutex_);
+    return std::move(histories_[index].idle);
+  }
+
   // Which version of which history.
   struct Place {
     size_t index = 0;
@@ -69,6 +79,7 @@ class BlockSuccessors::Buffers {
     uint64_t version = 0;
   };
   Place Published(size_t index, const Block* base, const Block* block, Runs changed) {
+    published_.store(true, std::memory_order_relaxed);
     std::shared_ptr<Block> dropped;  // Goes without the lock.
     MutexLock lock(&mutex_);
     History& history = histories_[index];
@@ -80,13 +91,12 @@ class BlockSuccessors::Buffers {
     }
     history.newest = block;
     ++history.version;
-    history.changed_elements += Count(*changed);
+    history.cost += CostOf(*changed);
     history.changes.push_back(std::move(changed));
-    while (history.changes.size() > kMaxChanges ||
-           history.changed_elements > block->elements() / kMaxChangedPart) {
-      history.changed_elements -= Count(*history.changes.front());
+    while (!history.changes.empty() && (history.changes.size() > kMaxChanges ||
+                                        history.cost > block->elements() / kMaxChangedPart)) {
+      history.cost -= CostOf(*history.changes.front());
       history.changes.pop_front();
-      if (history.changes.empty()) break;
     }
     if (!history.Reaches(history.idle_version)) dropped = std::move(history.idle);
     return {index, history.number, history.version};
@@ -116,7 +126,7 @@ class BlockSuccessors::Buffers {
     uint64_t version = 0;           // Of `newest`; 0: that of its first base.
     const Block* newest = nullptr;  // Not owned: compared with others only.
     std::deque<Runs> changes;       // Those that led to the newest versions.
-    uint64_t changed_elements = 0;  // In all of them.
+    uint64_t cost = 0;              // Of all of them.
     std::shared_ptr<Block> idle;
     uint64_t idle_version = 0;
 
@@ -128,6 +138,7 @@ class BlockSuccessors::Buffers {
     }
   };
 
+  std::atomic<bool> published_{false};  // Something was: before, nothing is idle.
   Mutex mutex_;
   std::vector<History> histories_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
@@ -156,6 +167,12 @@ std::shared_ptr<Block> BlockSuccessors::Copy(size_t index,
   CHECK(fresh != nullptr) << "out of memory for a block of " << base->elements() << " elements";
   CopyElements(*base, {0, base->elements()}, fresh.get());
   return fresh;
+}
+
+std::shared_ptr<Block> BlockSuccessors::Spare(size_t index) {
+  std::shared_ptr<Block> block = buffers_->TakeIdle(index);
+  // What was made while the arena was full is to move there when it has room.
+  return block == nullptr || block->place() == 0 ? nullptr : block;
 }
 
 std::shared_ptr<const Block> BlockSuccessors::Publish(size_t index,

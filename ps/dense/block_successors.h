@@ -15,7 +15,7 @@ namespace millrace::ps {
 // all of them costs far more than changing a few. But the version before the last one differs from
 // the last one in few elements as well: when nobody reads it any more, those are copied into it,
 // and it becomes the next version. One such buffer is kept of each block, which is the memory that
-// the version being computed takes in any case.
+// the version being computed takes in any case; and what has changed of late, a small part of it.
 //
 // Thread-safe. Blocks may outlive it.
 class BlockSuccessors {
@@ -27,6 +27,9 @@ class BlockSuccessors {
   // has. Stops the
   // process when memory is exhausted.
   std::shared_ptr<Block> Copy(size_t index, const std::shared_ptr<const Block>& base);
+
+  // A buffer for a version that is written as a whole: whatever is in it. nullptr: there is none.
+  std::shared_ptr<Block> Spare(size_t index);
 
   // What to publish in place of `base`: `block`, which Copy made of it. `changed`: the runs of
   // elements in which they differ, and no others. REQUIRES: in the order of publication.

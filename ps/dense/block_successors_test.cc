@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr size_t kBlockSize = 64;
+constexpr size_t kBlockSize = 1 << 12;
 
 // One block with a slot, whose elements are all 0 at first.
 class BlockSuccessorsTest : public ::testing::Test {
@@ -42,7 +42,8 @@ class BlockSuccessorsTest : public ::testing::Test {
 
   // A version that is made otherwise.
   void ChangeAll(float value) {
-    std::shared_ptr<Block> block = pool_.Allocate(kBlockSize, /*slots=*/1);
+    std::shared_ptr<Block> block = successors_.Spare(0);
+    if (block == nullptr) block = pool_.Allocate(kBlockSize, /*slots=*/1);
     std::fill_n(block->array(0), kBlockSize, value);
     std::fill_n(block->array(1), kBlockSize, -value);
     newest_ = std::move(block);
@@ -60,6 +61,7 @@ TEST_F(BlockSuccessorsTest, TwoBuffersTakeTurnsWhereNobodyReads) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(Change(5, 3, static_cast<float>(i)), first);
     EXPECT_EQ(Change(4, 2, static_cast<float>(100 + i)), second);
+    EXPECT_EQ(pool_.idle_bytes(), 0u) << "nothing was copied as a whole";
   }
   EXPECT_THAT(newest_->values().subspan(0, 9), ElementsAre(2, 0, 0, 1, 109, 109, 9, 9, 0));
 }
@@ -72,7 +74,7 @@ TEST_F(BlockSuccessorsTest, WhatIsReadStaysWhatItIs) {
   EXPECT_EQ(std::vector<float>(read->values().begin(), read->values().end()), before);
 }
 
-// Its changes since are no longer known.
+// Its changes since are no longer known, and it goes back to the pool.
 TEST_F(BlockSuccessorsTest, BufferThatComesBackLateIsUsedNoMore) {
   Change(0, 1, 1);
   std::shared_ptr<const Block> read = newest_;
@@ -102,6 +104,20 @@ TEST_F(BlockSuccessorsTest, VersionsThatAreMadeOtherwiseBeginAnew) {
   Change(9, 1, 9);
   Change(10, 1, 10);
   Change(11, 1, 11);
+}
+
+// Many short runs take as much memory as what they are of.
+TEST_F(BlockSuccessorsTest, ManyRunsAreCopiedRightly) {
+  std::vector<ElementRange> runs;
+  for (uint64_t i = 0; i < kBlockSize; i += 2) runs.push_back({i, 1});
+  for (int version = 0; version < 5; ++version) {
+    std::shared_ptr<Block> block = successors_.Copy(0, newest_);
+    EXPECT_TRUE(std::equal(block->array(0), block->array(0) + kBlockSize, newest_->array(0)));
+    for (uint64_t i = 0; i < kBlockSize; i += 2) block->array(0)[i] += 1;
+    newest_ = successors_.Publish(0, newest_, std::move(block), runs);
+  }
+  EXPECT_EQ(newest_->values()[2], 5);
+  EXPECT_EQ(newest_->values()[3], 0);
 }
 
 TEST_F(BlockSuccessorsTest, NothingIsKeptWhenNoVersionFollows) {

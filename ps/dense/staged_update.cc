@@ -53,7 +53,8 @@ Block* StagedUpdate::MutableBlock(size_t index) {
   std::shared_ptr<Block>& block = blocks_[index];
   if (block == nullptr) {
     const Block& old = *base_->blocks[index];
-    block = tools_.pool->Allocate(old.elements(), old.slots());
+    if (tools_.successors != nullptr) block = tools_.successors->Spare(index);
+    if (block == nullptr) block = tools_.pool->Allocate(old.elements(), old.slots());
     CHECK(block != nullptr) << "out of memory for a block of " << old.elements() << " elements";
   }
   return block.get();

@@ -39,9 +39,6 @@ constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
 // each other, and other shards' too, so it is a small share of a slow network.
 constexpr double kSlowestBytesPerSecond = 64 << 10;
 
-// With as many rows as there may be.
-constexpr size_t kMaxRequestBytes = size_t{4} << 20;
-
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.part() >= std::max<uint64_t>(request.parts(), 1)) {
     return absl::InvalidArgumentError(absl::StrCat("part: ", request.part(), "; there are ",
@@ -64,16 +61,9 @@ absl::Status PullStream::FindWanted(const ShardPlan& plan) {
 }
 
 void PullStream::OnMessage(const grpc::ByteBuffer& message) {
-  // Parsed, numbers of rows take several times as much.
-  if (message.Length() > kMaxRequestBytes) {
-    End(absl::InvalidArgumentError(absl::StrCat("a PullRequest of ", message.Length(),
-                                                " bytes; must be at most ", kMaxRequestBytes)));
-    return;
-  }
-  if (!FromByteBuffer(message, &request_)) {
-    End(absl::InvalidArgumentError("not a PullRequest: protobuf cannot parse it"));
-    return;
-  }
+  absl::StatusOr<PullRequest> request = DecodePullRequest(message);
+  if (!request.ok()) return End(request.status());
+  request_ = *std::move(request);
   absl::StatusOr<std::shared_ptr<Shard>> shard = shards_->Find(request_.job_id(), request_.shard());
   absl::Status status = shard.status();
   if (status.ok()) status = CheckRequest(request_);

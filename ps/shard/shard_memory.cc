@@ -40,10 +40,11 @@ absl::StatusOr<std::shared_ptr<char[]>> Shard::MakeCopy(uint64_t bytes) {
   MutexLock lock(&mutex_);
   CountSpare();
   if (spare_.IsOverdrawn()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the server has no memory for ", bytes, " bytes of values of ", name_,
-        " in another encoding than FLOAT32, beside gradients that are not applied yet and what ",
-        "other pulls keep; pull again later"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server has no memory for ", bytes, " bytes of values of ", name_,
+                     " as rows or in another encoding than FLOAT32, beside gradients that are not "
+                     "applied yet and what ",
+                     "other pulls keep; pull again later"));
   }
   copy = copies_.Count(std::move(copy), bytes);
   CountSpare();

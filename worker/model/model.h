@@ -118,8 +118,9 @@ class Model {
   virtual absl::Span<float> values(size_t variable) = 0;
 
   // `count` elements of a variable, from `first` on, stand in its values: they may go to a device
-  // while others are under way. Who tells of some elements of a variable tells of all of them,
-  // after values(variable); what is not told of then is not taken. An element may be written and
+  // while others are under way. Who tells of some elements of a variable tells of all of them (of
+  // one with a row_width, of the batch's rows), after values(variable); what is not told of then is
+  // not taken. An element may be written and
   // told of again, once the call that told of it before has returned: what was told last counts.
   // Thread-safe with itself and Stage alone (of next_values, with Train too), and cheap; does not
   // block. An error is one of the Train under way, or of the next Train or Evaluate.
@@ -130,6 +131,7 @@ class Model {
   virtual size_t row_width(size_t /*variable*/) const { return 0; }
   // The rows of it that Train takes of this batch, ascending, each once: all else of its values may
   // be of any state then. Evaluate takes all of it. May be called within Train for another batch.
+  // Where these are no such rows, all of the variable is pulled.
   // REQUIRES: row_width(variable) > 0.
   virtual std::vector<uint64_t> RowsOf(size_t /*variable*/, const Batch& /*batch*/) const {
     return {};

@@ -71,10 +71,14 @@ void PushOperation::AddRows(size_t variable, std::shared_ptr<const VariableRows>
   CHECK_LT(variable, layout.variables.size());
   CheckVariableRows(*rows, layout.SizeOf(variable));
   CHECK_EQ(gradient.size(), rows->rows.size() * rows->width);
+  // A shard's room is for gradients of all elements: rows must not take more.
+  const bool are_too_many = rows->rows.size() * (rows->width * sizeof(float) + sizeof(uint64_t)) >
+                            layout.SizeOf(variable) * sizeof(float);
   for (const SliceLocation& location : layout.variables[variable]) {
     const Slice& slice = layout_of(location.shard).slices[location.slice];
     std::vector<OutgoingPiece> pieces =
         MakeRowPieces(slice, static_cast<uint32_t>(location.slice), *rows, gradient, owner);
+    if (are_too_many) pieces = WithoutRows(pieces, layout_of(location.shard).slices);
     {
       MutexLock lock(&core_->monitor()->mutex);
       AddRowPieces(location, std::move(pieces));

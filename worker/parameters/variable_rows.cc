@@ -8,12 +8,8 @@ namespace millrace::worker {
 
 void CheckVariableRows(const VariableRows& rows, uint64_t elements) {
   CHECK_GE(rows.width, 1u);
-  const uint64_t whole = elements / rows.width;
-  for (size_t i = 0; i < rows.rows.size(); ++i) {
-    CHECK_LT(rows.rows[i], whole) << "rows of " << rows.width << " elements in a variable of "
-                                  << elements;
-    if (i > 0) CHECK_LT(rows.rows[i - 1], rows.rows[i]) << "rows must be ascending";
-  }
+  CHECK(AreRowsOf(rows, elements)) << "rows of " << rows.width << " elements in a variable of "
+                                   << elements << " must be ascending and within it";
 }
 
 FoundRows FindRows(const VariableRows& rows, const ElementRange& range) {

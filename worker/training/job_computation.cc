@@ -122,10 +122,14 @@ const Batch* JobComputation::Ready(uint64_t step) const {
 
 absl::Status JobComputation::ReadFor(uint64_t step) {
   if (read_.batch != nullptr && read_.step == step) return absl::OkStatus();
+  if (read_.batch != nullptr) {
+    job_->model->Stage(nullptr);
+    staged_.reset();
+    prefetcher_->Recycle(std::move(read_.batch));
+  }
   absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_->Take(step);
   if (!batch.ok()) return FromData(batch.status());
-  prefetcher_->Recycle(std::exchange(read_.batch, *std::move(batch)));
-  read_.step = step;
+  read_ = {step, *std::move(batch)};
   return absl::OkStatus();
 }
 
@@ -212,7 +216,10 @@ std::vector<VariableRows> JobComputation::RowsFor(const Batch& batch, bool rows_
       continue;
     }
     rows[v] = {width, model.RowsOf(v, batch)};
-    if (rows[v].rows.size() * width * kMostPulledRows > sizes[v]) rows[v] = {};
+    // Also where a model of somebody's own says what cannot be.
+    if (!AreRowsOf(rows[v], sizes[v]) || rows[v].rows.size() * width * kMostPulledRows > sizes[v]) {
+      rows[v] = {};
+    }
   }
   return rows;
 }
@@ -222,6 +229,10 @@ bool JobComputation::PullAhead(uint64_t step, const Servers& servers) {
   const Batch* const batch = Ready(step);
   if (pulls_rows_ && batch == nullptr) {
     prefetcher_->Expect(step);
+    // So that it is forgotten where the step does not come.
+    if (std::find(expected_.begin(), expected_.end(), step) == expected_.end()) {
+      expected_.push_back(step);
+    }
     return false;
   }
   try {

@@ -26,7 +26,7 @@ PushingSink::PushingSink(ParameterClient::Push* push, std::shared_ptr<GradientSe
       backward_began_at_(clock->Now()),
       finished_(variables.size()),
       taken_(variables.size()),
-      by_rows_(variables.size()) {}
+      own_(variables.size()) {}
 
 void PushingSink::BackwardBegins() {
   if (std::exchange(has_begun_, true)) return;
@@ -34,23 +34,29 @@ void PushingSink::BackwardBegins() {
   if (goes_on_) goes_on_();
 }
 
+// A variable of which rows were expected has no place, and may be given as a whole all the same.
 absl::Span<float> PushingSink::Buffer(size_t variable) {
   BackwardBegins();
-  return gradients_->variable(variable);
+  OwnGradient& own = own_[variable];
+  if (own.values == nullptr && !IsFrozen(variable) && gradients_->variable(variable).empty()) {
+    uint64_t elements = 1;
+    for (const uint64_t size : variables_[variable].shape()) elements *= size;
+    own.values = std::make_shared<std::vector<float>>(elements);
+  }
+  return Written(variable);
 }
 
 absl::optional<absl::Span<float>> PushingSink::RowBuffer(size_t variable,
                                                          std::shared_ptr<const VariableRows> rows) {
   BackwardBegins();
   auto values = std::make_shared<std::vector<float>>(rows->rows.size() * rows->width);
-  by_rows_[variable] = {std::move(rows), std::move(values)};
+  own_[variable] = {std::move(rows), std::move(values)};
   return Written(variable);
 }
 
 absl::Span<float> PushingSink::Written(size_t variable) {
-  const RowGradient& gradient = by_rows_[variable];
-  return gradient.rows == nullptr ? gradients_->variable(variable)
-                                  : absl::MakeSpan(*gradient.values);
+  const OwnGradient& own = own_[variable];
+  return own.values == nullptr ? gradients_->variable(variable) : absl::MakeSpan(*own.values);
 }
 
 absl::Span<float> PushingSink::DeviceBuffer(size_t variable) {
@@ -59,7 +65,8 @@ absl::Span<float> PushingSink::DeviceBuffer(size_t variable) {
 }
 
 void PushingSink::FinishedFirst(size_t variable, size_t count) {
-  if (finished_[variable] == 0 && !IsFrozen(variable)) Take(variable, count);
+  const bool by_rows = own_[variable].rows != nullptr;  // They leave when all of it is finished.
+  if (finished_[variable] == 0 && !IsFrozen(variable) && !by_rows) Take(variable, count);
 }
 
 void PushingSink::Finished(size_t variable) { Finish(variable, /*known_finite=*/false); }
@@ -69,6 +76,11 @@ void PushingSink::FinishedFinite(size_t variable) { Finish(variable, /*known_fin
 void PushingSink::Finish(size_t variable, bool known_finite) {
   if (finished_[variable]++ > 0 || IsFrozen(variable)) return;  // Check tells of it.
   const size_t count = Written(variable).size();
+  if (count == 0 && own_[variable].values == nullptr) {
+    bad_.Update(
+        absl::InternalError(absl::StrCat("the model has finished the gradient of variable ",
+                                         variable, ", and has not asked where to write it")));
+  }
   const bool leaves_as_it_is =
       !global_clip_norm_.has_value() && EncodingOf(variable) == Encoding::FLOAT32;
   if (!known_finite || !leaves_as_it_is) {
@@ -96,7 +108,7 @@ size_t PushingSink::RoundFinite(size_t variable, absl::Span<const float> fresh, 
 // In parts, each of which leaves while the next one is looked at and rounded; rows all at once.
 void PushingSink::Send(size_t variable, size_t begin, size_t end) {
   const absl::Span<float> gradient = Written(variable);
-  const bool by_rows = by_rows_[variable].rows != nullptr;
+  const bool by_rows = own_[variable].rows != nullptr;
   char* const bytes = reinterpret_cast<char*>(gradient.data());
   const size_t width = WidthOf(EncodingOf(variable));
   for (size_t next = begin; begin < end; begin = next) {
@@ -113,9 +125,11 @@ void PushingSink::Add(size_t variable, size_t count) {
   const absl::Span<const float> gradient = Written(variable);
   const char* const bytes = reinterpret_cast<const char*>(gradient.data());
   const EncodedNumbers encoded(EncodingOf(variable), bytes, gradient.size());
-  const RowGradient& by_rows = by_rows_[variable];
-  if (by_rows.rows != nullptr) {
-    push_->AddRows(variable, by_rows.rows, encoded, by_rows.values);
+  const OwnGradient& own = own_[variable];
+  if (own.rows != nullptr) {
+    push_->AddRows(variable, own.rows, encoded, own.values);
+  } else if (own.values != nullptr) {
+    push_->AddFirst(variable, count, encoded, own.values);
   } else {
     push_->AddFirst(variable, count, encoded, gradients_);
   }
@@ -123,7 +137,7 @@ void PushingSink::Add(size_t variable, size_t count) {
 
 void PushingSink::NoteBad(size_t variable, size_t index) {
   const float value = Written(variable)[index];
-  if (const auto& rows = by_rows_[variable].rows; rows != nullptr) {
+  if (const auto& rows = own_[variable].rows; rows != nullptr) {
     index = rows->rows[index / rows->width] * rows->width + index % rows->width;
   }
   const std::string of =

@@ -67,10 +67,10 @@ class PushingSink final : public GradientSink {
   absl::Time backward_began_at() const { return backward_began_at_; }
 
  private:
-  // A gradient in some rows: what is written to, and which rows it is of.
-  struct RowGradient {
-    std::shared_ptr<const VariableRows> rows;  // Null: the variable's gradient is not by rows.
-    std::shared_ptr<std::vector<float>> values;
+  // Of a variable that has no place in the set: what is written to instead.
+  struct OwnGradient {
+    std::shared_ptr<const VariableRows> rows;    // Null: it is of all of the variable.
+    std::shared_ptr<std::vector<float>> values;  // Null: it has a place, or none was asked for.
   };
 
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }
@@ -103,10 +103,10 @@ class PushingSink final : public GradientSink {
   const Encoding::Kind wire_;
   absl::Time backward_began_at_;
   bool has_begun_ = false;
-  std::vector<int> finished_;         // How often, by variable.
-  std::vector<size_t> taken_;         // Elements from the first on, by variable.
-  std::vector<RowGradient> by_rows_;  // By variable.
-  absl::Status bad_;                  // Of the first variable that cannot be pushed.
+  std::vector<int> finished_;     // How often, by variable.
+  std::vector<size_t> taken_;     // Elements from the first on, by variable.
+  std::vector<OwnGradient> own_;  // By variable.
+  absl::Status bad_;              // Of the first variable that cannot be pushed.
 };
 
 }  // namespace millrace::worker

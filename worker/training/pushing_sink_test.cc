@@ -352,6 +352,26 @@ TEST_F(PushingSinkTest, GradientByRowsLeavesSoWhenItIsFinished) {
   EXPECT_TRUE(sink.Check().ok());
 }
 
+// As a sink between does, which knows nothing of rows.
+TEST_F(PushingSinkTest, VariableOfWhichRowsWereExpectedMayBeGivenAsAWhole) {
+  variables_[3] = VariableSpec();
+  variables_[3].add_shape(2);
+  variables_[3].add_shape(3);
+  PushingSink sink = Make(absl::nullopt);
+  ASSERT_EQ(sink.Buffer(3).size(), 6u);
+  Finish(sink, 3, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(push_.added, ElementsAre(std::make_pair(3, std::vector<float>{1, 2, 3, 4, 5, 6})));
+  EXPECT_THAT(push_.rows_added, IsEmpty());
+}
+
+TEST_F(PushingSinkTest, GradientWithoutAPlaceIsTold) {
+  variables_[3] = VariableSpec();
+  PushingSink sink = Make(absl::nullopt);
+  sink.Finished(3);
+  EXPECT_THAT(std::string(sink.Check().message()), HasSubstr("not asked where to write it"));
+  EXPECT_THAT(push_.added, IsEmpty());
+}
+
 TEST_F(PushingSinkTest, GradientByRowsThatIsNoNumberIsNamedByItsElement) {
   variables_[0].set_name("table");
   PushingSink sink = Make(absl::nullopt);
