@@ -114,7 +114,7 @@ TEST_F(PsServerTest, PullOfTooManyRowsIsRefused) {
   request.clear_rows();
   WantedRows* wanted = request.add_rows();
   wanted->set_width(1);
-  wanted->mutable_rows()->Resize(1 << 19, ~uint64_t{0});
+  wanted->mutable_rows()->Resize(3 * kMaxRows, ~uint64_t{0});
   puller.Send(request);
   const grpc::Status end = puller.Finish();
   EXPECT_EQ(end.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

@@ -423,6 +423,48 @@ TEST(TensorCodecTest, RowsInTheWrongFieldAreRefusedByPath) {
   EXPECT_THAT(refusal(piece), HasSubstr("nothing in bfloat16"));
 }
 
+// Parsed, they took twenty times as much as the message.
+TEST(TensorCodecTest, RowsInManyFieldsAreRefusedBeforeTheyAreParsed) {
+  PieceRows rows;
+  for (size_t row = 0; row < kMaxRows / 2; ++row) rows.add_rows(1);
+  std::string piece;
+  for (int i = 0; i < 20; ++i) {
+    Piece part;
+    *part.mutable_rows() = rows;
+    part.AppendToString(&piece);  // Fields of one piece, which protobuf merges.
+  }
+  PushRequest push = Header();
+  ASSERT_TRUE(push.add_pieces()->ParseFromString(piece));
+  ASSERT_EQ(push.pieces(0).rows().rows_size(), static_cast<int>(10 * kMaxRows));
+  const auto decoded = DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 65536)));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->refusal.ToString(), HasSubstr("more than 262144 in a message"));
+}
+
+TEST(TensorCodecTest, PullRequestsAreReadUnlessTheyHaveFarTooManyRows) {
+  PullRequest request;
+  request.set_job_id("job-1");
+  request.set_pull_id(7);
+  WantedRows* wanted = request.add_rows();
+  wanted->set_width(3);
+  for (size_t row = 0; row < kMaxRows; ++row) wanted->add_rows(row);
+  const auto decode = [&request] {
+    return DecodePullRequest(ToBuffer(CutInto(request.SerializeAsString(), 5000)));
+  };
+  const auto decoded = decode();
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->SerializeAsString(), request.SerializeAsString());
+  for (size_t row = 0; row < 2 * kMaxRows; ++row) wanted->add_rows(row);
+  EXPECT_THAT(decode().status().ToString(), HasSubstr("PullRequest.rows: far more than 262144"));
+  request.clear_rows();
+  for (size_t i = 0; i < kMaxPieces; ++i) request.add_rows();
+  EXPECT_TRUE(decode().ok());
+  request.add_rows();
+  EXPECT_THAT(decode().status().ToString(), HasSubstr("or 65536 slices"));
+  EXPECT_THAT(DecodePullRequest(ToBuffer(CutInto("\x08", 1))).status().ToString(),
+              HasSubstr("not a PullRequest"));
+}
+
 TEST(TensorCodecTest, TooManyRowsAreRefused) {
   PushRequest push = Header();
   for (int i = 0; i < 2; ++i) {

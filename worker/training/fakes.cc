@@ -130,6 +130,7 @@ class FakeModel final : public Model {
     if (!world_->second_is_frozen || world_->finishes_frozen) Finish(1, batch, gradients);
     if (world_->between_gradients) world_->between_gradients();
     if (world_->finishes_all_gradients) Finish(0, batch, gradients);
+    if (world_->after_gradients) world_->after_gradients();
     BatchResult result;
     CHECK(now_.taken == now_.values) << "the model was not told of all values";
     result.loss_sum = world_->loss_sum.value_or(now_.taken[0][0] * static_cast<double>(batch.size));

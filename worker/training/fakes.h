@@ -89,6 +89,7 @@ struct FakeWorld {
   std::function<void(uint64_t generation)> on_client_gone;  // In its destructor.
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
+  std::function<void()> after_gradients;    // After the first's.
   bool finishes_all_gradients = true;
   bool has_next_values = true;
   bool stages_within_train = true;
