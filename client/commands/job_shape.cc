@@ -19,6 +19,7 @@
 #include "worker/model/flops.h"
 #include "worker/model/layered_model.h"
 #include "worker/model/shape.h"
+#include "worker/model/table_rows.h"
 
 namespace millrace::client {
 namespace {
@@ -79,9 +80,9 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
   shape.steps = TotalSteps(spec, shape.train_examples);
   shape.wire = spec.precision().wire();
   if (shape.custom.empty()) {
+    shape.batch_size = std::min<uint64_t>(spec.batch_size(), shape.train_examples);
     const worker::BatchSizes batches = {
-        std::min<uint64_t>(spec.batch_size(), shape.train_examples),
-        std::min<uint64_t>(EvaluationBatchSize(spec), shape.evaluate_examples)};
+        shape.batch_size, std::min<uint64_t>(EvaluationBatchSize(spec), shape.evaluate_examples)};
     shape.worker_bytes = worker::MemoryNeed(shape.model, batches);
   }
   return shape;
@@ -113,8 +114,11 @@ double ForwardFlops(const worker::ModelPlan& model) {
   return flops;
 }
 
-uint64_t BytesPushed(const ParameterCounts& counts, Encoding::Kind wire) {
-  return counts.trainable * WidthOf(wire) + counts.statistics * sizeof(float);
+uint64_t BytesPushed(const JobShape& shape) {
+  const ParameterCounts counts = CountParameters(shape.model);
+  const auto others =
+      static_cast<uint64_t>(worker::ElementsWithoutGradients(shape.model, shape.batch_size));
+  return (counts.trainable - others) * WidthOf(shape.wire) + counts.statistics * sizeof(float);
 }
 
 std::string SizesText(const JobShape& shape) {

@@ -20,6 +20,7 @@ struct JobShape {
   uint64_t train_examples = 0;
   uint64_t evaluate_examples = 0;
   uint64_t steps = 0;
+  uint64_t batch_size = 0;  // Examples of a step, at most.
   Encoding::Kind wire = Encoding::FLOAT32;
   double worker_bytes = 0;  // Memory that a worker needs beside its data, without a `custom`.
 };
@@ -53,8 +54,9 @@ ParameterCounts CountParameters(const worker::ModelPlan& model);
 double ForwardFlops(const worker::ModelPlan& model);
 
 // What a step sends to the ps servers, of each element that is not frozen: gradients as `wire`,
-// statistics as float32.
-uint64_t BytesPushed(const ParameterCounts& counts, Encoding::Kind wire);
+// statistics as float32. Of a large embedding's table a CPU worker sends the rows that the batch's
+// ids are of: here each id has one of its own, and there are none in ragged features.
+uint64_t BytesPushed(const JobShape& shape);
 
 // The numbers of examples and steps, a line for each: "training examples  60,000\n".
 std::string SizesText(const JobShape& shape);

@@ -59,8 +59,8 @@ std::string CostsText(const JobShape& shape) {
                       "\n  statistics       ", CountText(counts.statistics),  //
                       "\nFLOPs, forwards    ",
                       FormatCount(static_cast<uint64_t>(ForwardFlops(shape.model))),
-                      " for an example\npushed by a step   ",
-                      FormatBytes(BytesPushed(counts, shape.wire)), "\nmemory of a worker ",
+                      " for an example\npushed by a step   ", FormatBytes(BytesPushed(shape)),
+                      "\nmemory of a worker ",
                       FormatBytes(static_cast<uint64_t>(shape.worker_bytes)), " beside its data\n");
 }
 
@@ -99,7 +99,7 @@ SummaryJson ModelJson(const JobShape& shape) {
           {"frozen_parameters", counts.frozen},
           {"statistics", counts.statistics},
           {"flops", ForwardFlops(shape.model)},
-          {"bytes_pushed", BytesPushed(counts, shape.wire)},
+          {"bytes_pushed", BytesPushed(shape)},
           {"worker_bytes", shape.worker_bytes}};
 }
 

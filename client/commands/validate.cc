@@ -49,7 +49,7 @@ Json ToJson(const JobShape& shape) {
           {"parameters", counts.all()},
           {"frozen_parameters", counts.frozen},
           {"flops", ForwardFlops(shape.model)},
-          {"bytes_pushed", BytesPushed(counts, shape.wire)},
+          {"bytes_pushed", BytesPushed(shape)},
           {"worker_bytes", shape.worker_bytes},
           {"train_examples", shape.train_examples},
           {"evaluate_examples", shape.evaluate_examples},
@@ -77,7 +77,7 @@ std::string ToText(const JobShape& shape) {
       table.ToString(), "\nparameters         ", FormatCount(counts.all()), " (",
       FormatCount(counts.all() * sizeof(float)), " bytes)", frozen, "\nFLOPs, forwards    ",
       FormatCount(static_cast<uint64_t>(ForwardFlops(shape.model))),
-      " for an example\npushed by a step   ", FormatBytes(BytesPushed(counts, shape.wire)),
+      " for an example\npushed by a step   ", FormatBytes(BytesPushed(shape)),
       "\nmemory of a worker ", FormatBytes(static_cast<uint64_t>(shape.worker_bytes)),
       " beside its data\n", SizesText(shape));
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -27,10 +28,35 @@ inline constexpr uint64_t kLeastTableElements = uint64_t{1} << 16;
 // change all of them. So a step's result does not depend on other rows.
 std::vector<TableRows> FindTableRows(const ModelPlan& plan);
 
-// The rows that a batch has ids of, ascending, each once. Ids that the table has no row for do not
-// count.
+// Elements of tables that are not frozen, and that a step of `batch` examples gives no gradient of,
+// at least. How many ids there are in ragged features is not known, and taken for none.
+double ElementsWithoutGradients(const ModelPlan& plan, size_t batch);
+
+// The rows that ids are of, ascending, each once; and which of them an id's is. Ids that the table
+// has no row for do not count.
+class DistinctRows {
+ public:
+  // Of a table of so many rows.
+  DistinctRows(absl::Span<const int64_t> ids, uint64_t rows);
+
+  const std::vector<uint64_t>& rows() const { return rows_; }
+  std::vector<uint64_t> TakeRows() && { return std::move(rows_); }
+
+  // The index in rows() of an id's row. REQUIRES: it is one of the ids, and the table has its row.
+  size_t IndexOf(int64_t id) const;
+
+ private:
+  void Sort(absl::Span<const int64_t> ids, uint64_t rows);
+  void Mark(absl::Span<const int64_t> ids, uint64_t rows);
+
+  std::vector<uint64_t> rows_;
+  // A bit for each row of the table, and how many are set before each word. Empty: ids were sorted.
+  std::vector<uint64_t> marks_;
+  std::vector<uint32_t> before_;
+};
+
+// Those of the ids that a batch has for the table.
 std::vector<uint64_t> RowsOfBatch(const TableRows& table, const Batch& batch);
-std::vector<uint64_t> DistinctIds(absl::Span<const int64_t> ids, uint64_t rows);
 
 }  // namespace millrace::worker
 

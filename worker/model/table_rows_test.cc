@@ -75,7 +75,7 @@ TEST(TableRowsTest, RowsAreTheDistinctIdsOfTheFeature) {
 }
 
 // Both ways of finding them.
-TEST(TableRowsTest, DistinctIdsAreThoseOfASet) {
+TEST(TableRowsTest, DistinctRowsAreThoseOfASet) {
   std::mt19937_64 random(1);
   for (const uint64_t rows : {1, 64, 65, 1000, 1000000}) {
     for (const size_t count : {0, 1, 50, 2000}) {
@@ -85,7 +85,11 @@ TEST(TableRowsTest, DistinctIdsAreThoseOfASet) {
         id = static_cast<int64_t>(random() % (rows + rows / 10 + 1)) - 1;
         if (id >= 0 && static_cast<uint64_t>(id) < rows) expected.insert(id);
       }
-      EXPECT_THAT(DistinctIds(ids, rows), ElementsAreArray(expected)) << rows << " " << count;
+      const DistinctRows distinct(ids, rows);
+      ASSERT_THAT(distinct.rows(), ElementsAreArray(expected)) << rows << " " << count;
+      for (size_t i = 0; i < distinct.rows().size(); ++i) {
+        ASSERT_EQ(distinct.IndexOf(static_cast<int64_t>(distinct.rows()[i])), i);
+      }
     }
   }
 }

@@ -41,7 +41,8 @@ absl::Span<float> PushingSink::Buffer(size_t variable) {
   if (own.values == nullptr && !IsFrozen(variable) && gradients_->variable(variable).empty()) {
     uint64_t elements = 1;
     for (const uint64_t size : variables_[variable].shape()) elements *= size;
-    own.values = std::make_shared<std::vector<float>>(elements);
+    own.values = std::make_shared_for_overwrite<float[]>(elements);
+    own.size = elements;
   }
   return Written(variable);
 }
@@ -49,14 +50,15 @@ absl::Span<float> PushingSink::Buffer(size_t variable) {
 absl::optional<absl::Span<float>> PushingSink::RowBuffer(size_t variable,
                                                          std::shared_ptr<const VariableRows> rows) {
   BackwardBegins();
-  auto values = std::make_shared<std::vector<float>>(rows->rows.size() * rows->width);
-  own_[variable] = {std::move(rows), std::move(values)};
+  const size_t size = rows->rows.size() * rows->width;
+  own_[variable] = {std::move(rows), std::make_shared_for_overwrite<float[]>(size), size};
   return Written(variable);
 }
 
 absl::Span<float> PushingSink::Written(size_t variable) {
   const OwnGradient& own = own_[variable];
-  return own.values == nullptr ? gradients_->variable(variable) : absl::MakeSpan(*own.values);
+  return own.values == nullptr ? gradients_->variable(variable)
+                               : absl::MakeSpan(own.values.get(), own.size);
 }
 
 absl::Span<float> PushingSink::DeviceBuffer(size_t variable) {

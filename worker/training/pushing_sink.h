@@ -69,8 +69,9 @@ class PushingSink final : public GradientSink {
  private:
   // Of a variable that has no place in the set: what is written to instead.
   struct OwnGradient {
-    std::shared_ptr<const VariableRows> rows;    // Null: it is of all of the variable.
-    std::shared_ptr<std::vector<float>> values;  // Null: it has a place, or none was asked for.
+    std::shared_ptr<const VariableRows> rows;  // Null: it is of all of the variable.
+    std::shared_ptr<float[]> values;           // Null: it has a place, or none was asked for.
+    size_t size = 0;                           // Of `values`.
   };
 
   bool IsFrozen(size_t variable) const { return variables_[variable].update().has_frozen(); }

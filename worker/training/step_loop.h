@@ -134,8 +134,12 @@ class StepLoop {
   };
   absl::StatusOr<PushedStep> Compute(const StepWork& work) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<EvaluationResult> Compute(const Evaluate& work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns how long copying the values took; see StartedPull::CopyTime.
-  absl::StatusOr<absl::Duration> PullFor(const StepWork& work, const Servers& servers)
+  // How long parts of PullFor took.
+  struct PullTimes {
+    absl::Duration read;    // The batch, where what is pulled depends on it.
+    absl::Duration copied;  // The values; see StartedPull::CopyTime.
+  };
+  absl::StatusOr<PullTimes> PullFor(const StepWork& work, const Servers& servers)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<ComputedStep> TrainOn(const StepWork& work, const Servers& servers);
   // The step that is to be computed after `work`, on the same servers; none: that is not known.

@@ -44,14 +44,15 @@ absl::StatusOr<StepLoop::PushedStep> StepLoop::Compute(const StepWork& work) {
   MILLRACE_ASSIGN_OR_RETURN(pushed.client, ClientFor(work.generation));
   pushed.servers = ServersFor(work, pushed.client.get(), absl::StrCat("step ", work.step));
   const absl::Time begin = options_.clock->Now();
-  MILLRACE_ASSIGN_OR_RETURN(const absl::Duration copied, PullFor(work, pushed.servers));
+  MILLRACE_ASSIGN_OR_RETURN(const PullTimes pull, PullFor(work, pushed.servers));
   const absl::Time pulled_at = options_.clock->Now();
   MILLRACE_ASSIGN_OR_RETURN(pushed.step, TrainOn(work, pushed.servers));
   pushed.computed_at = options_.clock->Now();
   StepTimes& times = *pushed.step.result.mutable_times();
   times.set_wait(absl::ToDoubleSeconds(begin - std::exchange(computed_at_, pushed.computed_at)));
-  times.set_pull(absl::ToDoubleSeconds(pulled_at - begin));
-  times.set_copy(absl::ToDoubleSeconds(copied));
+  times.set_read(times.read() + absl::ToDoubleSeconds(pull.read));
+  times.set_pull(absl::ToDoubleSeconds(pulled_at - begin - pull.read));
+  times.set_copy(absl::ToDoubleSeconds(pull.copied));
   return pushed;
 }
 
@@ -81,7 +82,9 @@ absl::optional<uint64_t> StepLoop::StepAfter(const StepWork& work) const {
   return step->step;
 }
 
-absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Servers& servers) {
+absl::StatusOr<StepLoop::PullTimes> StepLoop::PullFor(const StepWork& work,
+                                                      const Servers& servers) {
+  PullTimes times = {absl::ZeroDuration(), absl::ZeroDuration()};
   std::vector<uint64_t> upcoming;
   {
     MutexLock lock(&mutex_);
@@ -90,8 +93,10 @@ absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Ser
   upcoming.insert(upcoming.begin(), work.step);
   computation_->Expect(upcoming);
   if (computation_->pulls_rows()) {
+    const absl::Time begin = options_.clock->Now();
     board_.Begin(Activity::READING, work.step);
     MILLRACE_RETURN_IF_ERROR(computation_->ReadFor(work.step));
+    times.read = options_.clock->Now() - begin;
   }
   const std::unique_ptr<ParameterClient::StartedPull> pull =
       computation_->StartPull(work.step, servers);
@@ -101,9 +106,10 @@ absl::StatusOr<absl::Duration> StepLoop::PullFor(const StepWork& work, const Ser
     board_.BeginNothing();
     EndPull();
   });
-  if (pull == nullptr) return absl::ZeroDuration();
+  if (pull == nullptr) return times;
   MILLRACE_RETURN_IF_ERROR(computation_->FinishPull(work.step, pull.get(), servers));
-  return pull->CopyTime();
+  times.copied = pull->CopyTime();
+  return times;
 }
 
 bool StepLoop::PutBack(const StepWork& work) {

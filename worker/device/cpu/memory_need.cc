@@ -22,21 +22,6 @@ double SharedElements(const ModelPlan& plan, const Walk& walk) {
   return sum;
 }
 
-// Of tables, no gradients are kept but those of a batch's rows: so many elements less. How many ids
-// there are in ragged features is not known, nor is it for batches of them.
-double ElementsWithoutGradients(const ModelPlan& plan, size_t batch) {
-  const std::vector<TableRows> tables = FindTableRows(plan);
-  double sum = 0;
-  for (size_t i = 0; i < plan.variables.size(); ++i) {
-    if (tables[i].width == 0 || plan.variables[i].update().has_frozen()) continue;
-    const TensorSpec& feature = plan.features[tables[i].feature];
-    const size_t ids = feature.ragged ? 0 : batch * ElementCount(feature.shape);
-    const double given = static_cast<double>(std::min<uint64_t>(ids, tables[i].rows));
-    sum += VariableElements(plan.variables[i]) - given * static_cast<double>(tables[i].width);
-  }
-  return sum;
-}
-
 }  // namespace
 
 double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
@@ -48,6 +33,7 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
   return sizeof(float) * (values + SharedElements(plan, walk) + static_cast<double>(passes));
 }
 
+// Of tables, no gradients are kept but those of a batch's rows.
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
   return ModelBytes(plan, batches) + TrainingBytes(plan, batches) -
          sizeof(float) * kGradientSets * ElementsWithoutGradients(plan, batches.train);

@@ -61,17 +61,13 @@ void EmbeddingLayer::AddRows(const CpuPass& pass, const float* dy, const RowOf& 
 
 bool EmbeddingLayer::BackwardByRows(const CpuPass& pass, const float* dy) const {
   if (table_elements_ < kLeastTableElements) return false;
-  auto rows = std::make_shared<VariableRows>();
-  rows->width = dimension_;
-  rows->rows = DistinctIds((*pass.features)[feature_].ids, table_elements_ / dimension_);
-  const absl::optional<absl::Span<float>> gradient = pass.gradients->RowBuffer(embeddings_, rows);
+  const DistinctRows distinct((*pass.features)[feature_].ids, table_elements_ / dimension_);
+  const absl::optional<absl::Span<float>> gradient = pass.gradients->RowBuffer(
+      embeddings_, std::make_shared<VariableRows>(VariableRows{dimension_, distinct.rows()}));
   if (!gradient.has_value()) return false;
   std::fill(gradient->begin(), gradient->end(), 0.0f);
-  AddRows(pass, dy, [&](int64_t id) {
-    const auto row =
-        std::lower_bound(rows->rows.begin(), rows->rows.end(), static_cast<uint64_t>(id));
-    return gradient->data() + (row - rows->rows.begin()) * dimension_;
-  });
+  AddRows(pass, dy,
+          [&](int64_t id) { return gradient->data() + distinct.IndexOf(id) * dimension_; });
   return true;
 }
 
