@@ -15,7 +15,7 @@ bool AreRowsOf(const VariableRows& rows, uint64_t elements) {
 
 absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint64_t width,
                                           const ElementRange& range) {
-  if (width == 0) return absl::InvalidArgumentError("rows.width: 0; must be at least 1");
+  if (width == 0) return absl::InvalidArgumentError("width: 0; must be at least 1");
   if (rows.empty()) return 0;
   if (range.count == 0) {
     return absl::InvalidArgumentError(
@@ -27,13 +27,13 @@ absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint6
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < first || rows[i] > last) {
       return absl::InvalidArgumentError(
-          absl::StrCat("rows.rows[", i, "]: ", rows[i], "; must be from ", first, " to ", last,
+          absl::StrCat("rows[", i, "]: ", rows[i], "; must be from ", first, " to ", last,
                        ", which elements ", range.begin, " to ", range.begin + range.count - 1,
                        " of the variable are of, with a width of ", width));
     }
     if (i > 0 && rows[i] <= rows[i - 1]) {
-      return absl::InvalidArgumentError(absl::StrCat("rows.rows[", i, "]: ", rows[i], " after ",
-                                                     rows[i - 1], "; must be ascending"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("rows[", i, "]: ", rows[i], " after ", rows[i - 1], "; must be ascending"));
     }
     elements += PartOfRow(rows[i], width, range).count;
   }

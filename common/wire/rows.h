@@ -34,7 +34,8 @@ absl::Span<const uint64_t> RowsOf(const Message& message) {
 }
 
 // How many elements `rows` have in `range`, of the variable. INVALID_ARGUMENT: they are not
-// ascending, or one has no element there; or the width is 0. REQUIRES: the range's end is below
+// ascending, or one has no element there; or the width is 0. The message begins with the field.
+// REQUIRES: the range's end is below
 // 2^64.
 absl::StatusOr<uint64_t> CountRowElements(absl::Span<const uint64_t> rows, uint64_t width,
                                           const ElementRange& range);

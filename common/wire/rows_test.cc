@@ -61,11 +61,11 @@ TEST(RowsTest, WrongRowsAreNamed) {
     EXPECT_EQ(count.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(count.status().message());
   };
-  EXPECT_THAT(error({2}, 0, kRange), HasSubstr("rows.width: 0"));
-  EXPECT_THAT(error({2, 2}, kWidth, kRange), HasSubstr("rows.rows[1]: 2 after 2"));
-  EXPECT_THAT(error({3, 2}, kWidth, kRange), HasSubstr("rows.rows[1]: 2 after 3"));
-  EXPECT_THAT(error({1}, kWidth, kRange), HasSubstr("rows.rows[0]: 1; must be from 2 to 5"));
-  EXPECT_THAT(error({2, 6}, kWidth, kRange), HasSubstr("rows.rows[1]: 6; must be from 2 to 5"));
+  EXPECT_THAT(error({2}, 0, kRange), HasSubstr("width: 0"));
+  EXPECT_THAT(error({2, 2}, kWidth, kRange), HasSubstr("rows[1]: 2 after 2"));
+  EXPECT_THAT(error({3, 2}, kWidth, kRange), HasSubstr("rows[1]: 2 after 3"));
+  EXPECT_THAT(error({1}, kWidth, kRange), HasSubstr("rows[0]: 1; must be from 2 to 5"));
+  EXPECT_THAT(error({2, 6}, kWidth, kRange), HasSubstr("rows[1]: 6; must be from 2 to 5"));
   EXPECT_THAT(error({~uint64_t{0}}, kWidth, kRange), HasSubstr("must be from 2 to 5"));
   EXPECT_THAT(error({0}, kWidth, {0, 0}), HasSubstr("of no elements"));
 }

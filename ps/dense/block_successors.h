@@ -24,8 +24,7 @@ class BlockSuccessors {
   BlockSuccessors(size_t blocks, BlockPool* pool);
 
   // The contents of `base`, which is block `index` of the newest state, in a block that nobody else
-  // has. Stops the
-  // process when memory is exhausted.
+  // has. Stops the process when memory is exhausted.
   std::shared_ptr<Block> Copy(size_t index, const std::shared_ptr<const Block>& base);
 
   // A buffer for a version that is written as a whole: whatever is in it. nullptr: there is none.

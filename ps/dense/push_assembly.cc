@@ -51,11 +51,12 @@ absl::Status CheckEncoding(const ShardSpec& spec, const WirePiece& piece) {
   const Encoding::Kind wanted = is_statistic ? Encoding::FLOAT32 : spec.wire();
   const Encoding::Kind came = piece.data.encoding();
   if (came == wanted) return absl::OkStatus();
+  const bool by_rows = piece.rows != nullptr;
   return absl::InvalidArgumentError(absl::StrCat(
-      "piece.", FieldOf(came).name, ": ", Encoding::Kind_Name(came), ", for the ",
-      is_statistic ? "statistic" : "gradient", " of variable '",
+      "piece.", by_rows ? "rows.encoding" : FieldOf(came).name, ": ", Encoding::Kind_Name(came),
+      ", for the ", is_statistic ? "statistic" : "gradient", " of variable '",
       PrintableName(slice.variable_name()), "'; must be ", Encoding::Kind_Name(wanted),
-      ", in piece.", FieldOf(wanted).name,
+      by_rows ? "" : absl::StrCat(", in piece.", FieldOf(wanted).name),
       is_statistic ? ", as statistics are" : ", as precision.wire of the job says",
       ": a synchronous job's bits would depend on which worker has a step. Train it with workers "
       "that do so, or set precision.wire to what they do, or synchronous.allow_mixed_workers"));
@@ -135,16 +136,21 @@ absl::Status CheckRows(const ShardSpec& spec, const BlockLayout& layout, const W
         absl::StrCat(where, "rows: of a statistic, which has a value for each element; variable '",
                      PrintableName(slice.variable_name()), "' is a moving average"));
   }
+  if (piece.offset % kBlockElements != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "offset: ", piece.offset,
+                                                   "; a piece with rows begins at a multiple of ",
+                                                   kBlockElements));
+  }
   if (!IsWholeBlocks(layout, piece)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, "rows.count: ", piece.elements(), "; a piece with rows begins at a ",
-                     "multiple of ", kBlockElements, " and ends at one or with its slice"));
+    return absl::InvalidArgumentError(absl::StrCat(where, "rows.count: ", piece.elements(),
+                                                   "; a piece with rows ends at a ", "multiple of ",
+                                                   kBlockElements, " or with its slice"));
   }
   const ElementRange range = layout.InVariable(piece.slice, piece.offset, piece.elements());
   const absl::StatusOr<uint64_t> given =
       CountRowElements(RowsOf(*piece.rows), piece.rows->width(), range);
   if (!given.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, given.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(where, "rows.", given.status().message()));
   }
   if (*given == piece.data.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(where, "row_elements: ", piece.data.size(),
@@ -169,9 +175,9 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
   for (const WirePiece& piece : pieces) {
     const uint64_t count = piece.elements();
     if (count == 0 && piece.rows != nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("piece at offset ", piece.offset, " of slice ", piece.slice,
-                       ": rows.count: 0; must be how many elements the piece stands for"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "piece at offset ", piece.offset, " of slice ", piece.slice,
+          ": rows.count: 0; must be at least 1, the elements that the piece stands for"));
     }
     if (count == 0) {
       return absl::InvalidArgumentError(

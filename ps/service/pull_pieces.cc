@@ -108,7 +108,9 @@ absl::StatusOr<WantedBySlice> WantedBySlice::Create(const PullRequest& request,
     const Slice& slice = plan.spec.slices(static_cast<int>(wanted.slice())).slice();
     const absl::Status valid =
         CountRowElements(RowsOf(wanted), wanted.width(), {slice.offset(), slice.length()}).status();
-    if (!valid.ok()) return refused(valid.message());
+    if (!valid.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("rows[", i, "].", valid.message()));
+    }
   }
   return result;
 }

@@ -263,8 +263,9 @@ TEST_F(RowGradientsTest, RowsThatAreWrongAreRefusedByName) {
               HasSubstr("row_elements: 4 numbers; the rows have 8"));
   EXPECT_THAT(Refused(MakeRowsPiece(0, 0, 0, 4, {}, {})), HasSubstr("rows.count: 0"));
   EXPECT_THAT(Refused(MakeRowsPiece(0, 0, kAll - 1, 4, {2}, four)),
-              HasSubstr("begins at a multiple of 262144 and ends at one or with its slice"));
-  EXPECT_THAT(Refused(MakeRowsPiece(0, 4, kAll - 4, 4, {2}, four)), HasSubstr("begins at"));
+              HasSubstr("rows.count: 262151; a piece with rows ends at a multiple of 262144 or"));
+  EXPECT_THAT(Refused(MakeRowsPiece(0, 4, kAll - 4, 4, {2}, four)),
+              HasSubstr("offset: 4; a piece with rows begins at"));
   EXPECT_THAT(Refused(MakeRowsPiece(0, 0, kAll + 1, 4, {2}, four)), HasSubstr("has 262152"));
   EXPECT_THAT(Refused(MakeRowsPiece(0, 0, ~uint64_t{0}, 4, {2}, four)), HasSubstr("has 262152"));
   EXPECT_THAT(Refused(MakeRowsPiece(1, 0, 6, 2, {2}, {1, 1})),
@@ -279,7 +280,8 @@ TEST_F(RowGradientsTest, RowsMustComeInTheShardsEncodingToo) {
   spec.set_wire(Encoding::BFLOAT16);
   Make(spec);
   const std::vector<float> two(2, 1);
-  EXPECT_THAT(Refused(MakeRowsPiece(0, 0, 8, 2, {2}, two)), HasSubstr("must be BFLOAT16"));
+  EXPECT_THAT(Refused(MakeRowsPiece(0, 0, 8, 2, {2}, two)),
+              HasSubstr("piece.rows.encoding: FLOAT32, for the gradient"));
   const auto answer = PushPiece(1, 0, 99, MakeRowsPiece(0, 0, 8, 2, {2}, two, Encoding::BFLOAT16));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->outcome(), PushResponse::APPLIED) << answer->message();

@@ -69,9 +69,16 @@ const JobSpec& BaseJob() {
   return *job;
 }
 
-bool HasWholeNumbers(const PushRequest& push) {
+// Elements of rows stand where these do, and nowhere else.
+bool HasElementsInPlace(const Piece& piece) {
+  if (!piece.has_rows()) return piece.row_elements().empty();
+  if (!Encoding::Kind_IsValid(piece.rows().encoding())) return false;
+  return piece.data().empty() && piece.float16().empty() && piece.bfloat16().empty();
+}
+
+bool IsUsable(const PushRequest& push) {
   return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
+    return HasElementsInPlace(piece) && ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
   });
 }
 
@@ -150,8 +157,10 @@ void FeedWire(absl::string_view input) {
   const bool valid = push.ParseFromString(bytes);
   const auto decoded = DecodePush(buffer);
   CHECK_EQ(decoded.ok(), valid) << decoded.status();
-  if (valid) CHECK_EQ(decoded->refusal.ok(), HasWholeNumbers(push)) << decoded->refusal;
+  if (valid) CHECK_EQ(decoded->refusal.ok(), IsUsable(push)) << decoded->refusal;
   CheckRefused(DecodePull(buffer).status());
+  PullRequest pull;
+  CHECK_EQ(DecodePullRequest(buffer).ok(), pull.ParseFromString(bytes));
 }
 
 }  // namespace millrace::testing
