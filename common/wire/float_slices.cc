@@ -1,4 +1,5 @@
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "common/wire/tensor_codec.h"
@@ -12,6 +13,12 @@ FloatSlices::FloatSlices(std::vector<grpc::Slice> slices, Encoding::Kind encodin
   for (const grpc::Slice& slice : slices_) bytes += slice.size();
   CHECK_EQ(bytes % WidthOf(encoding_), 0u) << "the slices do not hold a whole number of floats";
   size_ = bytes / WidthOf(encoding_);
+}
+
+FloatSlices::FloatSlices(std::unique_ptr<float[]> floats, size_t size) : size_(size) {
+  float* const owned = floats.release();
+  slices_.emplace_back(
+      owned, size * sizeof(float), [](void* what) { delete[] static_cast<float*>(what); }, owned);
 }
 
 void FloatSlices::ForEachRun(
@@ -46,13 +53,9 @@ void FloatSlices::CopyTo(absl::Span<float> destination) const {
 
 FloatSlices FloatSlices::Widened() const {
   if (encoding_ == Encoding::FLOAT32) return *this;
-  auto* const floats = new float[size_];
-  CopyTo(absl::MakeSpan(floats, size_));
-  std::vector<grpc::Slice> slices;
-  slices.emplace_back(
-      floats, size_ * sizeof(float), [](void* owned) { delete[] static_cast<float*>(owned); },
-      floats);
-  return FloatSlices(std::move(slices));
+  std::unique_ptr<float[]> floats(new float[size_]);
+  CopyTo(absl::MakeSpan(floats.get(), size_));
+  return FloatSlices(std::move(floats), size_);
 }
 
 }  // namespace millrace

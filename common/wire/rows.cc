@@ -1,5 +1,7 @@
 #include "common/wire/rows.h"
 
+#include <cstring>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -53,6 +55,14 @@ std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width
     }
   }
   return runs;
+}
+
+void CopyToRuns(const void* numbers, absl::Span<const ElementRange> runs, size_t width, void* to) {
+  const char* next = static_cast<const char*>(numbers);
+  for (const ElementRange& run : runs) {
+    std::memcpy(static_cast<char*>(to) + run.begin * width, next, run.count * width);
+    next += run.count * width;
+  }
 }
 
 absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t width,

@@ -50,6 +50,10 @@ absl::Span<const uint64_t> RowsIn(absl::Span<const uint64_t> rows, uint64_t widt
 std::vector<ElementRange> RunsOf(absl::Span<const uint64_t> rows, uint64_t width,
                                  const ElementRange& range);
 
+// Copies numbers of `width` bytes that stand one after the other to their places: runs of elements
+// of `to`.
+void CopyToRuns(const void* numbers, absl::Span<const ElementRange> runs, size_t width, void* to);
+
 // What a row has in the range, counted from the range's first element. REQUIRES: it has some.
 inline ElementRange PartOfRow(uint64_t row, uint64_t width, const ElementRange& range) {
   const uint64_t begin = std::max(row * width, range.begin);

@@ -36,6 +36,9 @@ class FloatSlices {
   explicit FloatSlices(std::vector<grpc::Slice> slices,
                        Encoding::Kind encoding = Encoding::FLOAT32);
 
+  // FLOAT32 numbers in memory of their own, `size` of them.
+  FloatSlices(std::unique_ptr<float[]> floats, size_t size);
+
   Encoding::Kind encoding() const { return encoding_; }
   size_t size() const { return size_; }  // In numbers.
 

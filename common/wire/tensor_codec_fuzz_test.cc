@@ -109,19 +109,6 @@ class Fuzzer {
   std::mt19937_64 random_;
 };
 
-// Elements of rows stand where these do, and nowhere else.
-bool HasElementsInPlace(const Piece& piece) {
-  if (!piece.has_rows()) return piece.row_elements().empty();
-  if (!Encoding::Kind_IsValid(piece.rows().encoding())) return false;
-  return piece.data().empty() && piece.float16().empty() && piece.bfloat16().empty();
-}
-
-bool IsUsable(const PushRequest& push) {
-  return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return HasElementsInPlace(piece) && ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
-  });
-}
-
 void ExpectSame(const DecodedPush& decoded, const PushRequest& parsed) {
   ASSERT_EQ(decoded.pieces.size(), static_cast<size_t>(parsed.pieces_size()));
   for (int i = 0; i < parsed.pieces_size(); ++i) {
@@ -158,7 +145,7 @@ TEST(TensorCodecFuzzTest, DamagedMessagesAreJudgedAndReadAsByProtobuf) {
     const auto decoded = DecodePush(testing::ToBuffer(fuzzer.Cut(bytes)));
     ASSERT_EQ(decoded.ok(), expected) << "round " << round << ": " << decoded.status();
     if (!expected) continue;
-    ASSERT_EQ(decoded->refusal.ok(), IsUsable(parsed)) << "round " << round;
+    ASSERT_EQ(decoded->refusal.ok(), testing::HasUsablePieces(parsed)) << "round " << round;
     if (!decoded->refusal.ok()) continue;
     ++valid;
     ASSERT_NO_FATAL_FAILURE(ExpectSame(*decoded, parsed)) << "round " << round;

@@ -1,6 +1,26 @@
 #include "common/wire/wire_test_util.h"
 
+#include <algorithm>
+
+#include "common/wire/encoding.h"
+#include "common/wire/piece_elements.h"
+
 namespace millrace::testing {
+namespace {
+
+bool HasElementsInPlace(const Piece& piece) {
+  if (!piece.has_rows()) return piece.row_elements().empty();
+  if (!Encoding::Kind_IsValid(piece.rows().encoding())) return false;
+  return piece.data().empty() && piece.float16().empty() && piece.bfloat16().empty();
+}
+
+}  // namespace
+
+bool HasUsablePieces(const PushRequest& push) {
+  return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
+    return HasElementsInPlace(piece) && ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
+  });
+}
 
 std::string Bytes(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));

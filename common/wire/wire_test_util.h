@@ -8,6 +8,7 @@
 
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
+#include "protos/parameter_server.pb.h"
 
 namespace millrace::testing {
 
@@ -20,6 +21,10 @@ std::vector<grpc::Slice> CutAt(const std::string& bytes, const std::vector<size_
 
 // `bytes` in slices of `size` bytes.
 std::vector<grpc::Slice> CutInto(const std::string& bytes, size_t size);
+
+// Whether the pieces are such as DecodePush takes, where there are not too many: elements of rows
+// stand where these do, and nowhere else, and all are whole numbers.
+bool HasUsablePieces(const PushRequest& push);
 
 grpc::ByteBuffer ToBuffer(const std::vector<grpc::Slice>& slices);
 std::string ToString(const grpc::ByteBuffer& buffer);

@@ -13,7 +13,6 @@
 #include "common/wire/piece_elements.h"
 #include "common/wire/rows.h"
 #include "glog/logging.h"
-#include "grpcpp/support/slice.h"
 #include "ps/dense/finite.h"
 
 namespace millrace::ps {
@@ -106,23 +105,19 @@ bool IsWholeBlocks(const BlockLayout& layout, const WirePiece& piece) {
 WirePiece Spread(const BlockLayout& layout, const WirePiece& piece) {
   const size_t count = piece.elements();
   const ElementRange range = layout.InVariable(piece.slice, piece.offset, count);
-  auto* const floats = new float[count]();
-  std::vector<grpc::Slice> slices;
-  slices.emplace_back(
-      floats, count * sizeof(float), [](void* owned) { delete[] static_cast<float*>(owned); },
-      floats);
   std::vector<float> given(piece.data.size());
   piece.data.CopyTo(absl::MakeSpan(given));
-  const float* next = given.data();
-  for (const ElementRange& run : RunsOf(RowsOf(*piece.rows), piece.rows->width(), range)) {
-    std::copy_n(next, run.count, floats + run.begin);
-    next += run.count;
-  }
-  return {piece.slice, piece.offset, FloatSlices(std::move(slices))};
+  std::unique_ptr<float[]> floats(new float[count]());
+  CopyToRuns(given.data(), RunsOf(RowsOf(*piece.rows), piece.rows->width(), range), sizeof(float),
+             floats.get());
+  return {piece.slice, piece.offset, FloatSlices(std::move(floats), count)};
 }
 
+// Gathered pieces have all elements.
+bool IsToSpread(bool gathered, const WirePiece& piece) { return gathered && piece.rows != nullptr; }
+
 bool IsToWiden(const BlockLayout& layout, bool gathered, const WirePiece& piece) {
-  if (piece.rows != nullptr && gathered) return true;
+  if (IsToSpread(gathered, piece)) return true;
   return piece.data.encoding() != Encoding::FLOAT32 && (!gathered || IsWholeBlocks(layout, piece));
 }
 
@@ -160,12 +155,9 @@ absl::Status CheckRows(const ShardSpec& spec, const BlockLayout& layout, const W
 
 // A block's piece, and where to write its elements.
 WirePiece MakeBlockPiece(const BlockLayout::BlockPlace& place, float** data) {
-  *data = new float[place.elements];
-  std::vector<grpc::Slice> slices;
-  slices.emplace_back(
-      *data, place.elements * sizeof(float),
-      [](void* owned) { delete[] static_cast<float*>(owned); }, *data);
-  return {place.slice, place.offset, FloatSlices(std::move(slices))};
+  std::unique_ptr<float[]> floats(new float[place.elements]);
+  *data = floats.get();
+  return {place.slice, place.offset, FloatSlices(std::move(floats), place.elements)};
 }
 
 // Fills in all but the pieces themselves.
@@ -190,8 +182,8 @@ absl::Status Place(const BlockLayout& layout, const std::vector<WirePiece>& piec
     placed->ranges.emplace_back(begin, begin + count);
     placed->memory_bytes += MemoryBytes(piece);
     placed->whole_blocks = placed->whole_blocks && IsWholeBlocks(layout, piece);
-    placed->narrow = placed->narrow || piece.data.encoding() != Encoding::FLOAT32;
-    placed->has_rows = placed->has_rows || piece.rows != nullptr;
+    placed->plain =
+        placed->plain && piece.data.encoding() == Encoding::FLOAT32 && piece.rows == nullptr;
   }
   return Join(&placed->ranges);
 }
@@ -215,12 +207,10 @@ void WidenKept(const BlockLayout& layout, bool gathered, PlacedPieces* message) 
   auto widened = std::make_shared<std::vector<WirePiece>>(*message->pieces);
   message->memory_bytes = 0;
   for (WirePiece& piece : *widened) {
-    if (IsToWiden(layout, gathered, piece)) {
-      if (piece.rows != nullptr && gathered) {
-        piece = Spread(layout, piece);
-      } else {
-        piece.data = piece.data.Widened();
-      }
+    if (IsToSpread(gathered, piece)) {
+      piece = Spread(layout, piece);
+    } else if (IsToWiden(layout, gathered, piece)) {
+      piece.data = piece.data.Widened();
     }
     message->memory_bytes += MemoryBytes(piece);
   }
@@ -231,8 +221,8 @@ uint64_t BytesToWiden(const BlockLayout& layout, bool gathered, const PlacedPiec
   uint64_t bytes = 0;
   for (const WirePiece& piece : *message.pieces) {
     if (!IsToWiden(layout, gathered, piece)) continue;
-    const bool is_spread = piece.rows != nullptr && gathered;
-    bytes += is_spread ? piece.elements() * sizeof(float) + kPieceOverhead : MemoryBytes(piece);
+    bytes += IsToSpread(gathered, piece) ? piece.elements() * sizeof(float) + kPieceOverhead
+                                         : MemoryBytes(piece);
   }
   return bytes;
 }

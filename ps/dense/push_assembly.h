@@ -33,10 +33,8 @@ struct PlacedPieces {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   // What keeping them takes, as FLOAT32.
   uint64_t memory_bytes = 0;
-  // Whether some came in another encoding.
-  bool narrow = false;
-  // Whether some have rows.
-  bool has_rows = false;
+  // Whether each has all its elements, as FLOAT32: then there is nothing to widen.
+  bool plain = true;
   // Whether each piece is one or more whole blocks.
   bool whole_blocks = true;
 };

@@ -157,11 +157,7 @@ void StagedUpdate::ApplyRows(const BlockRows& rows) {
 
 void StagedUpdate::ApplySpread(const BlockRows& rows) {
   std::vector<float> gradient(rows.elements);
-  const float* next = rows.gradient;
-  for (const ElementRange& run : rows.runs) {
-    std::copy_n(next, run.count, gradient.begin() + run.begin);
-    next += run.count;
-  }
+  CopyToRuns(rows.gradient, rows.runs, sizeof(float), gradient.data());
   Apply(BlockLayout::Run{rows.block, 0, rows.elements},
         reinterpret_cast<const char*>(gradient.data()));
 }

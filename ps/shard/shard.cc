@@ -145,7 +145,7 @@ bool Shard::Push(uint64_t stream, DecodedPush message, PushAnswer answer) {
   // All that looks at each element comes before the lock.
   absl::StatusOr<PlacedPieces> placed = Place(plan_, &message);
   CountedBytes::Room room;
-  if (placed.ok() && (placed->narrow || placed->has_rows)) {
+  if (placed.ok() && !placed->plain) {
     placed = Widened(stream, message.header, *std::move(placed), &room);
   }
   Effects effects;

@@ -10,8 +10,6 @@
 #include "common/job_spec.h"
 #include "common/safetensors/safetensors_header.h"
 #include "common/spec_checks.h"
-#include "common/wire/encoding.h"
-#include "common/wire/piece_elements.h"
 #include "common/wire/tensor_codec.h"
 #include "common/wire/wire_test_util.h"
 #include "glog/logging.h"
@@ -67,19 +65,6 @@ const JobSpec& BaseJob() {
       epochs: 2)";
   static const JobSpec* const job = new JobSpec(ParseJobSpec(kText, "base").value());
   return *job;
-}
-
-// Elements of rows stand where these do, and nowhere else.
-bool HasElementsInPlace(const Piece& piece) {
-  if (!piece.has_rows()) return piece.row_elements().empty();
-  if (!Encoding::Kind_IsValid(piece.rows().encoding())) return false;
-  return piece.data().empty() && piece.float16().empty() && piece.bfloat16().empty();
-}
-
-bool IsUsable(const PushRequest& push) {
-  return std::all_of(push.pieces().begin(), push.pieces().end(), [](const Piece& piece) {
-    return HasElementsInPlace(piece) && ElementsOf(piece).size() % WidthOf(EncodingOf(piece)) == 0;
-  });
 }
 
 }  // namespace
@@ -157,7 +142,7 @@ void FeedWire(absl::string_view input) {
   const bool valid = push.ParseFromString(bytes);
   const auto decoded = DecodePush(buffer);
   CHECK_EQ(decoded.ok(), valid) << decoded.status();
-  if (valid) CHECK_EQ(decoded->refusal.ok(), IsUsable(push)) << decoded->refusal;
+  if (valid) CHECK_EQ(decoded->refusal.ok(), HasUsablePieces(push)) << decoded->refusal;
   CheckRefused(DecodePull(buffer).status());
   PullRequest pull;
   CHECK_EQ(DecodePullRequest(buffer).ok(), pull.ParseFromString(bytes));

@@ -11,8 +11,8 @@ namespace millrace::worker {
 namespace {
 
 // Writes numbers that come one after the other to runs of elements of `values`.
-void CopyToRuns(const FloatSlices& numbers, const std::vector<ElementRange>& runs,
-                absl::Span<float> values) {
+void WidenToRuns(const FloatSlices& numbers, const std::vector<ElementRange>& runs,
+                 absl::Span<float> values) {
   const size_t width = WidthOf(numbers.encoding());
   auto run = runs.begin();
   uint64_t done = 0;  // Of the run.
@@ -165,7 +165,7 @@ void PullAttempt::Copy(const WirePiece& piece) const {
     piece.data.CopyTo(values);
   } else {
     runs = RunsOf(piece.rows->rows(), piece.rows->width(), RangeOf(piece));
-    CopyToRuns(piece.data, runs, values);
+    WidenToRuns(piece.data, runs, values);
   }
   if (!*arrived_) return;
   for (const ElementRange& run : runs) {

@@ -1,7 +1,6 @@
 #include "worker/parameters/row_pieces.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/wire/rows.h"
@@ -57,11 +56,7 @@ std::shared_ptr<std::vector<char>> Scatter(const OutgoingPiece& piece,
                                            const std::vector<ElementRange>& runs) {
   const size_t width = WidthOf(piece.values.encoding());
   auto bytes = ZeroBytes(piece.rows->count() * width);
-  const char* from = piece.values.bytes();
-  for (const ElementRange& run : runs) {
-    std::memcpy(bytes->data() + run.begin * width, from, run.count * width);
-    from += run.count * width;
-  }
+  CopyToRuns(piece.values.bytes(), runs, width, bytes->data());
   return bytes;
 }
 

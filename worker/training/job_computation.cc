@@ -116,12 +116,12 @@ void JobComputation::Stage(uint64_t step) {
 }
 
 const Batch* JobComputation::Ready(uint64_t step) const {
-  if (read_.batch != nullptr && read_.step == step) return read_.batch.get();
+  if (IsRead(step)) return read_.batch.get();
   return prefetcher_->Ready(step);
 }
 
 absl::Status JobComputation::ReadFor(uint64_t step) {
-  if (read_.batch != nullptr && read_.step == step) return absl::OkStatus();
+  if (IsRead(step)) return absl::OkStatus();
   if (read_.batch != nullptr) {
     job_->model->Stage(nullptr);
     staged_.reset();
@@ -136,7 +136,7 @@ absl::Status JobComputation::ReadFor(uint64_t step) {
 absl::StatusOr<std::unique_ptr<Batch>> JobComputation::Read(uint64_t step) {
   // Where another step's batch was staged and dropped, this one's may stand now.
   if (std::exchange(staged_, absl::nullopt) != step) job_->model->Stage(nullptr);
-  if (read_.batch != nullptr && read_.step == step) return std::move(read_.batch);
+  if (IsRead(step)) return std::move(read_.batch);
   absl::StatusOr<std::unique_ptr<Batch>> batch = prefetcher_->Take(step);
   if (!batch.ok()) return FromData(batch.status());
   return batch;
@@ -149,7 +149,7 @@ void JobComputation::Expect(const std::vector<uint64_t>& steps) {
     }
   }
   for (const uint64_t step : steps) {
-    if (read_.batch == nullptr || read_.step != step) prefetcher_->Expect(step);
+    if (!IsRead(step)) prefetcher_->Expect(step);
   }
   expected_ = steps;
 }

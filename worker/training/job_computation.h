@@ -146,6 +146,8 @@ class JobComputation {
                                                           ValuesOf values, const Servers& servers);
   // Returns whether it began: not before the step's batch is ready, where that decides on it.
   bool PullAhead(uint64_t step, const Servers& servers);
+  // Whether its batch was taken before its pull.
+  bool IsRead(uint64_t step) const { return read_.batch != nullptr && read_.step == step; }
   // Where the batch of the step stands; null: it is not ready.
   const Batch* Ready(uint64_t step) const;
   // What a step pulls of each variable, given the batch. `rows_alone`: nothing of those that it

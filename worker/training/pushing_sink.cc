@@ -9,6 +9,7 @@
 #include "common/exact_square_sum.h"
 #include "common/finite.h"
 #include "common/wire/tensor_codec.h"
+#include "worker/model/shape.h"
 
 namespace millrace::worker {
 
@@ -39,8 +40,8 @@ absl::Span<float> PushingSink::Buffer(size_t variable) {
   BackwardBegins();
   OwnGradient& own = own_[variable];
   if (own.values == nullptr && !IsFrozen(variable) && gradients_->variable(variable).empty()) {
-    uint64_t elements = 1;
-    for (const uint64_t size : variables_[variable].shape()) elements *= size;
+    const auto& shape = variables_[variable].shape();
+    const uint64_t elements = ElementCount({shape.begin(), shape.end()});
     own.values = std::make_shared_for_overwrite<float[]>(elements);
     own.size = elements;
   }
