@@ -50,6 +50,21 @@ run_phase() {
   esac
 }
 
+# On a full disk tests fail with other words, or wait until their time is over. Nothing shrinks the
+# caches by itself.
+check_disk() {
+  local -r least=4 all=10
+  local free
+  mkdir -p ~/.cache
+  free=$(($(df --output=avail -k ~/.cache | tail -1) / 1024 / 1024))
+  ((free < least)) || return 0
+  echo "test.sh: $free GiB are free on the disk of ~/.cache, at least $least are needed ($all where" \
+    "nothing is built yet); to make room, remove ~/.cache/millrace-bazel, which is built anew," \
+    "and what 'bazel clean --expunge' removes in other checkouts" >&2
+  exit 1
+}
+
+check_disk
 timed "install dependencies" tools/install_dependencies.sh
 for phase in "${phases[@]}"; do
   timed "tests ($phase)" run_phase "$phase"

@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import signal
 import socket
 import struct
@@ -89,6 +90,7 @@ class Process:
 
     def __init__(self, name, arguments, log_directory, env=None):
         self.name = name
+        self.was_ended = False  # By the test.
         self.log = pathlib.Path(log_directory) / f"{name}-{time.monotonic_ns()}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
@@ -113,6 +115,7 @@ class Process:
 
     def terminate(self):
         """SIGTERM; returns the exit code."""
+        self.was_ended = True
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=DEADLINE)
@@ -125,6 +128,7 @@ class Process:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
+        self.was_ended = True
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(timeout=DEADLINE)
@@ -182,14 +186,28 @@ class Cluster:
         """Yields the events of a job as they come, until its end."""
         watcher = subprocess.Popen(
             [MILLRACE, "watch", job_id, f"--cluster={self.address}", "--json"], stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, env=self.env)
+            stderr=subprocess.DEVNULL, env=self.env)
+        pipe, rest = watcher.stdout.fileno(), b""
         try:
-            for line in watcher.stdout:
-                yield json.loads(line)
+            while True:
+                if not select.select([pipe], [], [], DEADLINE)[0]:
+                    raise AssertionError(f"{job_id}: no event for {DEADLINE} s{self.ended_by_themselves()}")
+                read = os.read(pipe, 1 << 16)
+                if not read:
+                    return
+                *lines, rest = (rest + read).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
         finally:
             watcher.kill()
             watcher.wait()
             watcher.stdout.close()
+
+    def ended_by_themselves(self):
+        """The processes that did, for a message."""
+        ended = [f"{each.name} ({each.process.returncode})" for each in self.started
+                 if each.process.poll() is not None and not each.was_ended]
+        return f"; ended by themselves, with exit codes: {', '.join(ended)}" if ended else ""
 
     def __enter__(self):
         return self
