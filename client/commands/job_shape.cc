@@ -16,6 +16,7 @@
 #include "worker/input/cifar_dataset.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_spec.h"
+#include "worker/model/compact_tables.h"
 #include "worker/model/flops.h"
 #include "worker/model/layered_model.h"
 #include "worker/model/shape.h"
@@ -83,7 +84,7 @@ absl::StatusOr<JobShape> ShapeOf(const JobSpec& spec) {
     shape.batch_size = std::min<uint64_t>(spec.batch_size(), shape.train_examples);
     const worker::BatchSizes batches = {
         shape.batch_size, std::min<uint64_t>(EvaluationBatchSize(spec), shape.evaluate_examples)};
-    shape.worker_bytes = worker::MemoryNeed(shape.model, batches);
+    shape.worker_bytes = worker::MemoryNeed(worker::PlanForDevice(shape.model, batches), batches);
   }
   return shape;
 }

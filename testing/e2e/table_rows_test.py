@@ -19,6 +19,7 @@ JOB = """
 name: "table-rows"
 model {
   layers { name: "word" inputs: "words" embedding { input_dim: %(rows)d output_dim: 8 pooling: MEAN } }
+  %(shared)s
   layers { dense { units: 4 activation: RELU } }
   layers { dense { units: 1 } }
   loss: BINARY_CROSSENTROPY
@@ -29,6 +30,7 @@ data {
       files: "words.csv"
       columns { name: "a" feature: "words" hash { buckets: 3000 } as_id: true }
       columns { name: "b" feature: "words" hash { buckets: 3000 } as_id: true }
+      columns { name: "c" feature: "next" hash { buckets: 3000 } as_id: true }
       label { name: "y" }
     }
   }
@@ -40,6 +42,74 @@ steps: 60
 seed: 7
 """
 
+# One that takes the same table.
+SHARED = """
+  layers { name: "next-word" inputs: "next" variables_of: "word"
+           embedding { input_dim: %(rows)d output_dim: 8 pooling: SUM } }
+  layers { inputs: "word" inputs: "next-word" concatenate {} }
+"""
+
+
+# Of lists of any length: the longest need more rows than there is room for at first.
+LISTS = """
+name: "lists"
+model {
+  layers { name: "word" inputs: "words" embedding { input_dim: %(rows)d output_dim: 8 pooling: MEAN } }
+  layers { dense { units: 4 activation: RELU } }
+  layers { dense { units: 1 } }
+  loss: BINARY_CROSSENTROPY
+}
+data {
+  train {
+    tfrecord {
+      files: "lists.tfrecord"
+      features { key: "words" type: INT64 ragged: true }
+      label { key: "y" type: INT64 }
+    }
+  }
+}
+optimizer { adagrad {} }
+%(mode)s
+batch_size: 4
+steps: 120
+seed: 7
+"""
+
+
+def masked_crc32c(data):
+    """Of a record: github.com/google/crc32c's polynomial, masked as the format of TFRecord says."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(number):
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(encoded + bytes([number]))
+
+
+def field(number, content):
+    """A field of a message, of bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def record(**lists):
+    """A tf.train.Example of lists of whole numbers."""
+    features = b""
+    for name, numbers in lists.items():
+        int64_list = field(3, field(1, b"".join(map(varint, numbers))))
+        features += field(1, field(1, name.encode()) + field(2, int64_list))
+    example = field(1, features)
+    length = struct.pack("<Q", len(example))
+    return length + struct.pack("<I", masked_crc32c(length)) + example + struct.pack("<I", masked_crc32c(example))
+
 
 class TableRowsTest(unittest.TestCase):
 
@@ -47,21 +117,26 @@ class TableRowsTest(unittest.TestCase):
     def setUpClass(cls):
         cls.directory = harness.temporary_directory()
         random_numbers = random.Random(1)
-        rows = ["a,b,y"]
+        rows = ["a,b,c,y"]
         for _ in range(400):
             a, b = random_numbers.randrange(500), random_numbers.randrange(500)
-            rows.append(f"w{a},w{b},{(a + b) % 2}")
+            rows.append(f"w{a},w{b},w{random_numbers.randrange(500)},{(a + b) % 2}")
         (cls.directory / "words.csv").write_text("\n".join(rows) + "\n")
+        lists = b""
+        for i in range(200):
+            words = random_numbers.sample(range(6000), random_numbers.randrange(100 if i % 10 == 0 else 20))
+            lists += record(words=words, y=[len(words) % 2])
+        (cls.directory / "lists.tfrecord").write_bytes(lists)
 
-    def write_job(self, rows, optimizer, mode="synchronous { replicas: 2 }"):
+    def write_job(self, rows, optimizer, mode="synchronous { replicas: 2 }", shared="", job=JOB):
         path = self.directory / f"job-{rows}.textproto"
-        path.write_text(JOB % {"rows": rows, "optimizer": optimizer, "mode": mode})
+        path.write_text(job % {"rows": rows, "optimizer": optimizer, "mode": mode, "shared": shared % {"rows": rows}})
         return path
 
-    def train(self, rows, optimizer, *arguments, mode="synchronous { replicas: 2 }"):
+    def train(self, rows, optimizer, *arguments, **job):
         export = self.directory / f"{rows}.safetensors"
-        result = harness.millrace("train", self.write_job(rows, optimizer, mode), "--json", f"--data={self.directory}",
-                                  f"--export={export}", *arguments)
+        result = harness.millrace("train", self.write_job(rows, optimizer, **job), "--json",
+                                  f"--data={self.directory}", f"--export={export}", *arguments)
         self.assertEqual(result.returncode, 0, result.stderr)
         return harness.read_safetensors(export)
 
@@ -81,6 +156,19 @@ class TableRowsTest(unittest.TestCase):
                 whole = self.train(LARGE - 1, optimizer, "--ps=1", "--workers=1")
                 self.assert_same(self.train(LARGE, optimizer, "--ps=1", "--workers=1"), whole)
                 self.assert_same(self.train(LARGE, optimizer, "--ps=3", "--workers=3"), whole)
+
+    def test_bits_of_a_table_that_two_layers_share(self):
+        for mode in ["synchronous { replicas: 2 }", "asynchronous { staleness_bound: 0 }"]:
+            with self.subTest(mode):
+                job = {"mode": mode, "shared": SHARED}
+                whole = self.train(LARGE - 1, "adagrad {}", "--ps=2", "--workers=1", **job)
+                self.assert_same(self.train(LARGE, "adagrad {}", "--ps=2", "--workers=1", **job), whole)
+
+    def test_bits_of_lists_that_need_more_room_than_is_likely(self):
+        for mode in ["synchronous { replicas: 2 }", "asynchronous { staleness_bound: 0 }"]:
+            with self.subTest(mode):
+                whole = self.train(LARGE - 1, "", "--ps=2", "--workers=1", mode=mode, job=LISTS)
+                self.assert_same(self.train(LARGE, "", "--ps=2", "--workers=1", mode=mode, job=LISTS), whole)
 
     def test_rounded_on_the_wire(self):
         rounded = ["--set", "precision.wire=BFLOAT16", "--ps=2", "--workers=2"]

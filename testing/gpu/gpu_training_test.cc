@@ -1,5 +1,6 @@
 // Jobs whose workers compute on GPUs, from the submission to the end. Without a GPU the whole CUDA
 // device runs on the emulation.
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -131,6 +132,51 @@ TEST_F(GpuTrainingTest, AJobTrainsOnGpusAsOnCpus) {
   for (size_t i = 0; i < on_gpus.size(); ++i) {
     EXPECT_THAT(on_gpus[i], ::testing::Pointwise(::testing::FloatNear(1e-4f), on_cpus[i]));
   }
+}
+
+// Two embeddings share a table of so many rows, of which 8,192 are enough to travel by themselves.
+JobSpec TableSpec(int rows) {
+  std::string examples = "a,b,next,y\n";
+  for (int i = 0; i < 200; ++i) {
+    absl::StrAppend(&examples, "w", i * 7 % 90, ",w", i * i % 70, ",w", i * 31 % 80, ",",
+                    i * 7 % 90 % 2, "\n");
+  }
+  testing::WriteFile("words.csv", examples);
+  const std::string embedding =
+      absl::StrCat("embedding { output_dim: 8 pooling: MEAN input_dim: ", rows, " }");
+  const std::string column = "hash { buckets: 3000 } as_id: true";
+  JobSpec spec = *ParseJobSpec(
+      absl::StrCat("name: 'tables' model { layers { name: 'history' inputs: 'words' ", embedding,
+                   " } layers { name: 'next_word' inputs: 'next' variables_of: 'history' ",
+                   embedding,
+                   " } layers { inputs: ['history', 'next_word'] concatenate {} } "
+                   "layers { dense { units: 1 } } loss: BINARY_CROSSENTROPY } "
+                   "data { train { csv { files: 'words.csv' columns { name: 'a' feature: 'words' ",
+                   column, " } columns { name: 'b' feature: 'words' ", column,
+                   " } columns { name: 'next' feature: 'next' ", column,
+                   " } label { name: 'y' } } } } optimizer { adagrad { learning_rate: 0.1 } } "
+                   "synchronous { replicas: 2 } batch_size: 16 epochs: 2 seed: 5"),
+      "tables.textproto");
+  spec.mutable_data()->set_directory(::testing::TempDir());
+  return spec;
+}
+
+TEST_F(GpuTrainingTest, RowsOfALargeTableTravelByThemselvesAndBitsStay) {
+  StartCluster(/*workers=*/2, "cuda");
+  const std::vector<std::vector<float>> whole = Train(TableSpec(8191));
+  std::vector<std::vector<float>> by_rows = Train(TableSpec(8192));
+  StartCluster(/*workers=*/2, "cpu");
+  const std::vector<std::vector<float>> on_cpus = Train(TableSpec(8192));
+  ASSERT_EQ(by_rows.size(), 3u);
+  ASSERT_EQ(by_rows.size(), on_cpus.size());
+  for (size_t i = 0; i < on_cpus.size(); ++i) {
+    EXPECT_THAT(by_rows[i], ::testing::Pointwise(::testing::FloatNear(1e-4f), on_cpus[i]));
+  }
+  const auto large = std::find_if(by_rows.begin(), by_rows.end(),
+                                  [](const auto& values) { return values.size() == 8192 * 8; });
+  ASSERT_NE(large, by_rows.end());
+  large->resize(8191 * 8);  // No id has the last row.
+  EXPECT_EQ(by_rows, whole);
 }
 
 // What a step sees follows from when its pull began; the loss goes down all the same.

@@ -94,6 +94,7 @@ absl::StatusOr<double> LocalTraining::Step() {
   MILLRACE_ASSIGN_OR_RETURN(const worker::BatchResult result,
                             model_->Train(batch, seed, gradients_.get()));
   ++step_;
+  for (size_t v = 0; v < variables_.size(); ++v) variables_[v].values = model_->values(v);
   Update();
   return result.loss_sum / static_cast<double>(batch.size);
 }

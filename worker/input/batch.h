@@ -49,6 +49,9 @@ inline Batch FloatsAndClasses(std::vector<float> features, std::vector<int64_t> 
   return batch;
 }
 
+// Examples [begin, end) of a batch. REQUIRES: begin <= end <= batch.size, which is 1 or more.
+Batch ExamplesOf(const Batch& batch, size_t begin, size_t end);
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_INPUT_BATCH_H_

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/job_spec.h"
 #include "common/status_macros.h"
+#include "worker/model/compact_model.h"
+#include "worker/model/compact_tables.h"
 
 namespace millrace::worker {
 namespace {
@@ -50,15 +52,17 @@ absl::Status CheckFeaturesAlike(const std::vector<TensorSpec>& train,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(Device* device, const JobSpec& spec,
-                                                        const Dataset& train,
+absl::StatusOr<std::unique_ptr<Model>> MakeLayeredModel(const std::shared_ptr<Device>& device,
+                                                        const JobSpec& spec, const Dataset& train,
                                                         const Dataset* evaluate) {
   if (spec.batch_size() == 0) {
     return absl::InvalidArgumentError("batch_size is 0; it must be at least 1");
   }
   MILLRACE_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(spec, train.example()));
   if (evaluate != nullptr) MILLRACE_RETURN_IF_ERROR(CheckEvaluationSet(plan, *evaluate));
-  return device->Compile(plan, BatchSizesOf(spec, train, evaluate));
+  const BatchSizes batches = BatchSizesOf(spec, train, evaluate);
+  return CompactTables(plan).any() ? CompactModel::Compile(device, plan, batches)
+                                   : device->Compile(plan, batches);
 }
 
 }  // namespace
@@ -75,7 +79,7 @@ absl::Status CheckEvaluationSet(const ModelPlan& plan, const Dataset& evaluate) 
 ModelFactory LayeredModelFactory(std::shared_ptr<Device> device) {
   return [device = std::move(device)](const JobSpec& spec, const millrace::worker::Dataset& train,
                                       const millrace::worker::Dataset* evaluate) {
-    return MakeLayeredModel(device.get(), spec, train, evaluate);
+    return MakeLayeredModel(device, spec, train, evaluate);
   };
 }
 

@@ -20,8 +20,9 @@ double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
   const double largest = example * static_cast<double>(batches.largest());
   // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
   const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
+  const double compact = plan.table_bytes > 0 ? train + largest : 0;
   return train * static_cast<double>(PrefetchedBatches(bytes)) +
-         largest * static_cast<double>(kBatchesInUse);
+         largest * static_cast<double>(kBatchesInUse) + compact;
 }
 
 }  // namespace
@@ -39,7 +40,8 @@ double VariableElements(const ModelPlan& plan) {
 }
 
 double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches) {
-  return sizeof(float) * kGradientSets * PushedElements(plan) + BatchBytes(plan, batches);
+  return sizeof(float) * kGradientSets * PushedElements(plan) + BatchBytes(plan, batches) +
+         plan.table_bytes;
 }
 
 }  // namespace millrace::worker

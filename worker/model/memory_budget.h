@@ -34,7 +34,7 @@ inline constexpr size_t kBatchesInUse = 2;
 double VariableElements(const VariableSpec& variable);
 double VariableElements(const ModelPlan& plan);
 
-// Bytes for the gradients on their way to the ps servers, and for the batches.
+// Bytes for the gradients on their way to the ps servers, for the batches, and for tables.
 double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches);
 
 }  // namespace millrace::worker

@@ -44,8 +44,8 @@ class GradientSink {
 
   // Where to write the gradient in some rows of a variable, one after the other, of which all else
   // is 0; uninitialised. Finished follows, and no call of Buffer for the variable. Asked of a
-  // variable that has a Model::row_width, with the rows of the batch. Nothing: the gradient is to
-  // be written to Buffer, as that of any other variable.
+  // variable that has a Model::row_width, with the rows of the batch, also where a model around it
+  // has none. Nothing: the gradient is to be written to Buffer, as that of any other variable.
   virtual absl::optional<absl::Span<float>> RowBuffer(
       size_t /*variable*/, std::shared_ptr<const VariableRows> /*rows*/) {
     return absl::nullopt;
@@ -115,6 +115,7 @@ class Model {
 
   // Where the values of a variable stand, 0 at first: write them here before a step, row-major.
   // From this call on each step takes all of them anew, unless the model is told that they arrive.
+  // Good until the next Train or Evaluate, which may move them.
   virtual absl::Span<float> values(size_t variable) = 0;
 
   // `count` elements of a variable, from `first` on, stand in its values: they may go to a device

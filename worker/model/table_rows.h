@@ -14,18 +14,21 @@
 
 namespace millrace::worker {
 
-// Of a variable: whether its rows travel by themselves, and which feature has their numbers.
+// Of a variable: whether its rows travel by themselves, and which features have their numbers.
 struct TableRows {
   size_t width = 0;  // Elements of a row. 0: each step takes all of the variable.
   uint64_t rows = 0;
-  size_t feature = 0;  // In Batch::features.
+  std::vector<size_t> features = {};  // In Batch::features; ascending, each once.
 };
 
 // Smaller ones travel as a whole: 256 KiB, which take no longer than to find out the rows.
 inline constexpr uint64_t kLeastTableElements = uint64_t{1} << 16;
 
-// Of each variable of the plan: tables of one embedding alone that are not regularized, which would
-// change all of them. So a step's result does not depend on other rows.
+// How many ids an example of a ragged feature is taken to have, until batches have more.
+inline constexpr size_t kLikelyRaggedIds = 16;
+
+// Of each variable of the plan: tables of embeddings, one or several that share it, which are not
+// regularized: that would change all of them. So a step's result does not depend on other rows.
 std::vector<TableRows> FindTableRows(const ModelPlan& plan);
 
 // Elements of tables that are not frozen, and that a step of `batch` examples gives no gradient of,
@@ -36,8 +39,11 @@ double ElementsWithoutGradients(const ModelPlan& plan, size_t batch);
 // has no row for do not count.
 class DistinctRows {
  public:
+  // Of several features.
+  using Ids = std::vector<absl::Span<const int64_t>>;
+
   // Of a table of so many rows.
-  DistinctRows(absl::Span<const int64_t> ids, uint64_t rows);
+  DistinctRows(const Ids& ids, uint64_t rows);
 
   const std::vector<uint64_t>& rows() const { return rows_; }
   std::vector<uint64_t> TakeRows() && { return std::move(rows_); }
@@ -46,8 +52,8 @@ class DistinctRows {
   size_t IndexOf(int64_t id) const;
 
  private:
-  void Sort(absl::Span<const int64_t> ids, uint64_t rows);
-  void Mark(absl::Span<const int64_t> ids, uint64_t rows);
+  void Sort(const Ids& ids, size_t count, uint64_t rows);
+  void Mark(const Ids& ids, size_t count, uint64_t rows);
 
   std::vector<uint64_t> rows_;
   // A bit for each row of the table, and how many are set before each word. Empty: ids were sorted.
@@ -55,8 +61,8 @@ class DistinctRows {
   std::vector<uint32_t> before_;
 };
 
-// Those of the ids that a batch has for the table.
-std::vector<uint64_t> RowsOfBatch(const TableRows& table, const Batch& batch);
+// Those of the ids that a batch has in these features.
+DistinctRows RowsOfBatch(const std::vector<size_t>& features, uint64_t rows, const Batch& batch);
 
 }  // namespace millrace::worker
 

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 // Of a model with features of ids, "id" and "more", and labels of numbers.
-std::vector<size_t> WidthsOf(const std::string& layers) {
+std::vector<TableRows> TablesOf(const std::string& layers) {
   ModelSpec spec;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       layers + " layers { name: 'end' dense { units: 1 } } loss: MEAN_SQUARED_ERROR", &spec));
@@ -33,8 +33,12 @@ std::vector<size_t> WidthsOf(const std::string& layers) {
     ADD_FAILURE() << plan.status();
     return {};
   }
+  return FindTableRows(*plan);
+}
+
+std::vector<size_t> WidthsOf(const std::string& layers) {
   std::vector<size_t> widths;
-  for (const TableRows& table : FindTableRows(*plan)) widths.push_back(table.width);
+  for (const TableRows& table : TablesOf(layers)) widths.push_back(table.width);
   return widths;
 }
 
@@ -49,16 +53,23 @@ TEST(TableRowsTest, LargeTableOfOneEmbeddingTravelsByRows) {
       << "65,535 elements";
 }
 
-TEST(TableRowsTest, TableOfWhichMoreIsUsedTravelsAsAWhole) {
+TEST(TableRowsTest, RegularizedTableTravelsAsAWhole) {
   EXPECT_THAT(WidthsOf("layers { inputs: 'id' embedding { input_dim: 65536 output_dim: 3 pooling: "
                        "SUM embeddings_regularizer { l2: 0.1 } } }"),
               ElementsAre(0, 0, 0));
-  EXPECT_THAT(
-      WidthsOf(
-          "layers { name: 'a' inputs: 'id' embedding { input_dim: 65536 output_dim: 3 pooling: "
-          "SUM } } layers { name: 'b' inputs: 'more' variables_of: 'a' embedding { input_dim: "
-          "65536 output_dim: 3 pooling: SUM } } layers { inputs: ['a', 'b'] add {} }"),
-      ElementsAre(0, 0, 0));
+}
+
+TEST(TableRowsTest, TableThatEmbeddingsShareHasTheRowsOfAllTheirFeatures) {
+  const std::vector<TableRows> tables = TablesOf(
+      "layers { name: 'a' inputs: 'more' embedding { input_dim: 65536 output_dim: 3 pooling: SUM } "
+      "} layers { name: 'b' inputs: 'id' variables_of: 'a' embedding { input_dim: 65536 "
+      "output_dim: 3 pooling: SUM } } layers { name: 'c' inputs: 'id' variables_of: 'a' embedding "
+      "{ input_dim: 65536 output_dim: 3 pooling: MEAN } } layers { inputs: ['a', 'b', 'c'] add {} "
+      "}");
+  ASSERT_EQ(tables.size(), 3u);
+  EXPECT_EQ(tables[0].width, 3u);
+  EXPECT_EQ(tables[0].rows, 65536u);
+  EXPECT_THAT(tables[0].features, ElementsAre(0, 1));
 }
 
 TEST(TableRowsTest, FrozenTableIsPulledByRows) {
@@ -67,11 +78,12 @@ TEST(TableRowsTest, FrozenTableIsPulledByRows) {
               ElementsAre(3, 0, 0));
 }
 
-TEST(TableRowsTest, RowsAreTheDistinctIdsOfTheFeature) {
+TEST(TableRowsTest, RowsAreTheDistinctIdsOfTheFeatures) {
   Batch batch;
   batch.size = 2;
-  batch.features = {IdTensor({1, 1}), IdTensor({7, 300, 7, 2})};
-  EXPECT_THAT(RowsOfBatch({3, 65536, 1}, batch), ElementsAre(2, 7, 300));
+  batch.features = {IdTensor({1, 5}), IdTensor({7, 300, 7, 2}), IdTensor({9, 2})};
+  EXPECT_THAT(RowsOfBatch({1}, 65536, batch).rows(), ElementsAre(2, 7, 300));
+  EXPECT_THAT(RowsOfBatch({1, 2}, 65536, batch).rows(), ElementsAre(2, 7, 9, 300));
 }
 
 // Both ways of finding them.
@@ -85,7 +97,8 @@ TEST(TableRowsTest, DistinctRowsAreThoseOfASet) {
         id = static_cast<int64_t>(random() % (rows + rows / 10 + 1)) - 1;
         if (id >= 0 && static_cast<uint64_t>(id) < rows) expected.insert(id);
       }
-      const DistinctRows distinct(ids, rows);
+      const auto all = absl::MakeConstSpan(ids);
+      const DistinctRows distinct({all.subspan(0, count / 3), all.subspan(count / 3)}, rows);
       ASSERT_THAT(distinct.rows(), ElementsAreArray(expected)) << rows << " " << count;
       for (size_t i = 0; i < distinct.rows().size(); ++i) {
         ASSERT_EQ(distinct.IndexOf(static_cast<int64_t>(distinct.rows()[i])), i);

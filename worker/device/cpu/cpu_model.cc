@@ -52,7 +52,6 @@ absl::StatusOr<std::unique_ptr<Model>> CpuModel::Compile(const ModelPlan& plan,
 
 CpuModel::CpuModel(const ModelPlan& plan, const BatchSizes& batches, int threads)
     : plan_(plan),
-      tables_(FindTableRows(plan_)),
       batches_(batches),
       threads_(threads),
       values_(MakeValues(plan)),

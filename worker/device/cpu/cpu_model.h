@@ -17,7 +17,6 @@
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/model_plan.h"
-#include "worker/model/table_rows.h"
 
 namespace millrace::worker {
 
@@ -33,10 +32,6 @@ class CpuModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return CpuNumerics(threads_); }
   absl::Span<float> values(size_t variable) override;
-  size_t row_width(size_t variable) const override { return tables_[variable].width; }
-  std::vector<uint64_t> RowsOf(size_t variable, const Batch& batch) const override {
-    return RowsOfBatch(tables_[variable], batch);
-  }
   // They have memory of their own.
   bool has_next_values() const override { return !next_values_.empty(); }
   absl::Span<float> next_values(size_t variable) override;
@@ -58,7 +53,6 @@ class CpuModel final : public Model {
   std::vector<CpuOutputHeads::Place> OutputPlaces(const CpuPass& pass, const Batch& batch) const;
 
   const ModelPlan plan_;
-  const std::vector<TableRows> tables_;  // Of each variable.
   const BatchSizes batches_;
   const int threads_;
   // One for each variable; of the next ones none where nothing is pulled ahead. Layers refer to the

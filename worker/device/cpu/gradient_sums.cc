@@ -1,7 +1,6 @@
 #include "worker/device/cpu/gradient_sums.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "worker/model/penalty.h"
 
@@ -31,18 +30,9 @@ absl::Span<float> GradientSums::Buffer(size_t variable) {
   return absl::MakeSpan(parts_[variable].data(), parts_[variable].size());
 }
 
-bool GradientSums::IsWhole(size_t variable) const {
-  return uses_[variable] == 1 && !IsRegularized(regularizers_[variable]);
-}
-
-absl::optional<absl::Span<float>> GradientSums::RowBuffer(
-    size_t variable, std::shared_ptr<const VariableRows> rows) {
-  if (!IsWhole(variable)) return absl::nullopt;
-  return sink_->RowBuffer(variable, std::move(rows));
-}
-
 void GradientSums::FinishedFirst(size_t variable, size_t count) {
-  if (IsWhole(variable)) sink_->FinishedFirst(variable, count);
+  if (uses_[variable] == 1 && !IsRegularized(regularizers_[variable]))
+    sink_->FinishedFirst(variable, count);
 }
 
 void GradientSums::Finished(size_t variable) {

@@ -3,7 +3,6 @@
 #define MILLRACE_WORKER_DEVICE_CPU_GRADIENT_SUMS_H_
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "worker/device/cpu/buffer.h"
@@ -26,8 +25,6 @@ class GradientSums final : public GradientSink {
   void Begin(GradientSink* sink);
 
   absl::Span<float> Buffer(size_t variable) override;
-  absl::optional<absl::Span<float>> RowBuffer(size_t variable,
-                                              std::shared_ptr<const VariableRows> rows) override;
   void FinishedFirst(size_t variable, size_t count) override;
   void Finished(size_t variable) override;
 
@@ -38,8 +35,6 @@ class GradientSums final : public GradientSink {
   size_t floats() const;
 
  private:
-  // Whether a layer's gradient of it is all that there is.
-  bool IsWhole(size_t variable) const;
   void AddRegularizer(size_t variable);
   void Divide(size_t variable);
 

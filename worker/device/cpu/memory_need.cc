@@ -5,7 +5,6 @@
 #include "absl/strings/str_format.h"
 #include "worker/model/memory_budget.h"
 #include "worker/model/memory_plan.h"
-#include "worker/model/table_rows.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {
@@ -33,10 +32,8 @@ double ModelBytes(const ModelPlan& plan, const BatchSizes& batches) {
   return sizeof(float) * (values + SharedElements(plan, walk) + static_cast<double>(passes));
 }
 
-// Of tables, no gradients are kept but those of a batch's rows.
 double MemoryNeed(const ModelPlan& plan, const BatchSizes& batches) {
-  return ModelBytes(plan, batches) + TrainingBytes(plan, batches) -
-         sizeof(float) * kGradientSets * ElementsWithoutGradients(plan, batches.train);
+  return ModelBytes(plan, batches) + TrainingBytes(plan, batches);
 }
 
 absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint64_t limit) {

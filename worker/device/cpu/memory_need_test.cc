@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cpu/cpu_model.h"
 #include "worker/device/model_tests/model_test_util.h"
+#include "worker/model/compact_tables.h"
 
 namespace millrace::worker {
 namespace {
@@ -42,26 +43,30 @@ TEST(MemoryNeedTest, CountsTheSecondPlaceForValuesThatArePulledAhead) {
   EXPECT_EQ(MemoryNeed(plan, {8, 0}) - without, 4 * 1000);
 }
 
-// Their gradients are those of the rows: 8 * 5 of 3 elements, or all of them.
-TEST(MemoryNeedTest, CountsGradientsOfTheRowsOfALargeTable) {
-  const auto need = [](int rows, size_t batch) {
+// The table itself, and of the rows of a batch, 8 * 5 or all of them, the compact table, its
+// gradient, and those on their way to the servers.
+TEST(MemoryNeedTest, CountsTheRowsOfALargeTableThatABatchHas) {
+  const auto plan_of = [](int rows) {
     ExampleSpec examples;
     TensorSpec& ids = examples.features.emplace_back();
     ids.type = ElementType::kId;
     ids.shape = {5};
     examples.labels.emplace_back();
-    const ModelPlan plan =
-        PlanOrDie("layers { embedding { input_dim: " + std::to_string(rows) +
-                      " output_dim: 3 pooling: SUM } } layers { dense { units: 1 no_bias: true } } "
-                      "loss: MEAN_SQUARED_ERROR",
-                  examples);
-    return MemoryNeed(plan, {batch, 0});
+    return PlanOrDie("layers { embedding { input_dim: " + std::to_string(rows) +
+                         " output_dim: 3 pooling: SUM } } layers { dense { units: 1 no_bias: true "
+                         "} } loss: MEAN_SQUARED_ERROR",
+                     examples);
+  };
+  const auto need = [&](int rows, size_t batch) {
+    return MemoryNeed(PlanForDevice(plan_of(rows), {batch, 0}), {batch, 0});
   };
   constexpr double kRow = 3 * sizeof(float);
   EXPECT_EQ(need(40001, 8) - need(40000, 8), kRow) << "its value";
-  EXPECT_EQ(need(21846, 8) - need(21845, 8), kRow * (21846 - 21845 + 3 * (40 - 21845)))
-      << "the smaller one travels as a whole";
-  EXPECT_EQ(need(40001, 10000) - need(40000, 10000), 4 * kRow) << "each row may be in the batch";
+  const double small = MemoryNeed(plan_of(21845), {8, 0});
+  EXPECT_EQ(need(21845, 8), small) << "it travels as a whole";
+  constexpr double kTranslated = 2 * 8 * (5 * sizeof(int64_t) + sizeof(float));
+  EXPECT_EQ(need(21846, 8) - small, kRow * (21846 + 5 * 40 - 4 * 21845) + kTranslated);
+  EXPECT_EQ(need(40001, 10000) - need(40000, 10000), 6 * kRow) << "each row may be in the batch";
 }
 
 // Those that no output learns are read and kept like the others, and were not counted.

@@ -4,12 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/model/table_rows.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {
 namespace {
-
-constexpr size_t kRaggedIds = 16;  // Of an example, for which there is room at first.
 
 // Pieces of one feature's memory.
 struct Places {
@@ -40,7 +39,7 @@ std::vector<CudaIds::Feature> CudaIds::FeaturesOf(const ModelPlan& plan, size_t 
     feature.slot = IdSlot(feature.feature, pooled);
     feature.ragged = layer.ragged;
     feature.sorted = IsTrained(layer);
-    const size_t ids = layer.ragged ? kRaggedIds : ElementCount(layer.input());
+    const size_t ids = layer.ragged ? kLikelyRaggedIds : ElementCount(layer.input());
     feature.ids_of_row = pooled ? ids : 1;
     feature.room = batch * ids;
     const auto known = std::find_if(features.begin(), features.end(), [&](const Feature& other) {

@@ -72,8 +72,8 @@ TEST_F(ReplicasTest, StatisticsAreTheMeanOverExamples) {
   KeptGradients first(plan);
   KeptGradients second(plan);
   KeptGradients both(plan);
-  TrainOrDie(Part(batch, 0, 3), 0, one.get(), &first);
-  TrainOrDie(Part(batch, 3, 5), 0, one.get(), &second);
+  TrainOrDie(ExamplesOf(batch, 0, 3), 0, one.get(), &first);
+  TrainOrDie(ExamplesOf(batch, 3, 5), 0, one.get(), &second);
   TrainOrDie(batch, 0, two.get(), &both);
   for (size_t v = 0; v < plan.variables.size(); ++v) {
     std::vector<float> expected;

@@ -91,8 +91,8 @@ TEST(GraphModelTest, ShortBatchEqualsTheSameExamplesAlone) {
   KeptGradients of_large(plan);
   KeptGradients of_small(plan);
   LossOf(large.get(), batch, &of_large);
-  EXPECT_EQ(LossOf(large.get(), Part(batch, 0, 5), &of_large),
-            LossOf(small.get(), Part(batch, 0, 5), &of_small));
+  EXPECT_EQ(LossOf(large.get(), ExamplesOf(batch, 0, 5), &of_large),
+            LossOf(small.get(), ExamplesOf(batch, 0, 5), &of_small));
   EXPECT_EQ(of_large.gradients(), of_small.gradients());
 }
 

@@ -80,7 +80,7 @@ TEST(DeviceModelTest, ModelsMoveBetweenThreads) {
 TEST(DeviceModelTest, ShortBatchEqualsTheSameExamplesAlone) {
   const ModelPlan plan = PlanOrDie(kPictureNetwork, kImage, 4);
   const Batch batch = RandomBatch(/*seed=*/3, kBatch, kImage, 4);
-  const Batch part = Part(batch, 0, 5);
+  const Batch part = ExamplesOf(batch, 0, 5);
   const std::unique_ptr<Model> large = CompileOrDie(plan, kBatch);
   const std::unique_ptr<Model> small = CompileOrDie(plan, 5);
   KeptGradients large_gradients(plan);
@@ -105,7 +105,7 @@ TEST(DeviceModelTest, LossSumsAddUpOverTheBatches) {
   EvaluationSums parts;
   for (size_t begin = 0; begin < kBatch; begin += 5) {
     const size_t end = std::min(begin + 5, kBatch);
-    ASSERT_TRUE(model->Evaluate(Part(batch, begin, end), &parts).ok());
+    ASSERT_TRUE(model->Evaluate(ExamplesOf(batch, begin, end), &parts).ok());
   }
   EXPECT_EQ(parts.examples, whole.examples);
   EXPECT_EQ(parts.accuracy_sum, whole.accuracy_sum);
@@ -122,7 +122,8 @@ TEST(DeviceModelTest, ManyBatchSizesTakeTurns) {
   std::vector<double> first;
   for (int round = 0; round < 2; ++round) {
     for (size_t size = 1; size <= kBatch; ++size) {
-      const double loss = TrainOrDie(Part(batch, 0, size), 2, model.get(), &gradients).loss_sum;
+      const double loss =
+          TrainOrDie(ExamplesOf(batch, 0, size), 2, model.get(), &gradients).loss_sum;
       if (round == 0) first.push_back(loss);
       EXPECT_EQ(loss, first[size - 1]) << size;
     }
@@ -224,7 +225,7 @@ TEST(DeviceModelTest, EvaluatesLargerBatchesThanItTrainsOn) {
   double parts = 0;
   KeptGradients gradients(plan);
   for (size_t begin = 0; begin < 12; begin += 2) {
-    parts += TrainOrDie(Part(batch, begin, begin + 2), 0, model.get(), &gradients).loss_sum;
+    parts += TrainOrDie(ExamplesOf(batch, begin, begin + 2), 0, model.get(), &gradients).loss_sum;
   }
   EXPECT_NEAR(whole.loss_sum, parts, 1e-4);
 }

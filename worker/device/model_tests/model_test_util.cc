@@ -115,15 +115,6 @@ Batch RandomBatch(uint64_t seed, size_t size, const Shape& shape, int32_t label_
   return FloatsAndClasses(std::move(features), std::move(labels));
 }
 
-Batch Part(const Batch& batch, size_t begin, size_t end) {
-  const size_t size = end - begin;
-  const auto features = absl::MakeConstSpan(batch.features[0].floats);
-  const size_t elements = features.size() / batch.size;
-  const auto floats = features.subspan(begin * elements, size * elements);
-  const auto ids = absl::MakeConstSpan(batch.labels[0].ids).subspan(begin, size);
-  return FloatsAndClasses({floats.begin(), floats.end()}, {ids.begin(), ids.end()});
-}
-
 void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model) {
   for (size_t variable = 0; variable < model->variables().size(); ++variable) {
     const absl::Span<float> values = model->values(variable);

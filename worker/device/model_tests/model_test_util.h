@@ -75,9 +75,6 @@ void FillValues(uint64_t seed, float scale, Model* model);
 // Features uniform in [-1, 1], labels below `label_count`; the same for the same seed.
 Batch RandomBatch(uint64_t seed, size_t size, const Shape& shape, int32_t label_count);
 
-// Examples [begin, end) of a batch.
-Batch Part(const Batch& batch, size_t begin, size_t end);
-
 // Value -= learning_rate * gradient, for all.
 void ApplySgd(float learning_rate, const KeptGradients& gradients, Model* model);
 

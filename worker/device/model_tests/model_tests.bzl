@@ -1,6 +1,7 @@
 """The tests that every device's models must pass: sources and data of a cc_test of that device."""
 
 MODEL_TESTS = ["//worker/device/model_tests:" + name for name in [
+    "compact_model_test.cc",
     "gradient_test.cc",
     "graph_model_test.cc",
     "model_test.cc",

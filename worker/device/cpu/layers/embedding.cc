@@ -1,9 +1,7 @@
 #include "worker/device/cpu/layers/embedding.h"
 
 #include <algorithm>
-#include <memory>
 
-#include "worker/model/table_rows.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {
@@ -47,37 +45,18 @@ void EmbeddingLayer::Forward(const CpuPass& pass, const float* /*x*/, float* y) 
   }
 }
 
-template <typename RowOf>
-void EmbeddingLayer::AddRows(const CpuPass& pass, const float* dy, const RowOf& row_of) const {
-  const Tensor& tensor = (*pass.features)[feature_];
-  for (size_t row = 0; row < pass.batch * rows(); ++row, dy += dimension_) {
-    const Ids ids = IdsOf(tensor, row);
-    for (const int64_t id : ids.ids) {
-      float* const to = row_of(id);
-      for (size_t i = 0; i < dimension_; ++i) to[i] += dy[i] / ids.weight;
-    }
-  }
-}
-
-bool EmbeddingLayer::BackwardByRows(const CpuPass& pass, const float* dy) const {
-  if (table_elements_ < kLeastTableElements) return false;
-  const DistinctRows distinct((*pass.features)[feature_].ids, table_elements_ / dimension_);
-  const absl::optional<absl::Span<float>> gradient = pass.gradients->RowBuffer(
-      embeddings_, std::make_shared<VariableRows>(VariableRows{dimension_, distinct.rows()}));
-  if (!gradient.has_value()) return false;
-  std::fill(gradient->begin(), gradient->end(), 0.0f);
-  AddRows(pass, dy,
-          [&](int64_t id) { return gradient->data() + distinct.IndexOf(id) * dimension_; });
-  return true;
-}
-
 void EmbeddingLayer::Backward(const CpuPass& pass, const float* /*x*/, const float* /*y*/,
                               float* dy, float* /*dx*/) {
   if (!trained_) return;
-  if (!BackwardByRows(pass, dy)) {
-    float* const gradient = pass.gradients->Buffer(embeddings_).data();
-    std::fill(gradient, gradient + table_elements_, 0.0f);
-    AddRows(pass, dy, [&](int64_t id) { return gradient + id * dimension_; });
+  const Tensor& tensor = (*pass.features)[feature_];
+  float* const gradient = pass.gradients->Buffer(embeddings_).data();
+  std::fill(gradient, gradient + table_elements_, 0.0f);
+  for (size_t row = 0; row < pass.batch * rows(); ++row, dy += dimension_) {
+    const Ids ids = IdsOf(tensor, row);
+    for (const int64_t id : ids.ids) {
+      float* const to = gradient + id * dimension_;
+      for (size_t i = 0; i < dimension_; ++i) to[i] += dy[i] / ids.weight;
+    }
   }
   pass.gradients->Finished(embeddings_);
 }

@@ -24,11 +24,6 @@ class EmbeddingLayer final : public CpuUnaryLayer {
     float weight;
   };
   Ids IdsOf(const Tensor& tensor, size_t row) const;
-  // Adds each id's gradient to its row: `row_of(id)` is where that is.
-  template <typename RowOf>
-  void AddRows(const CpuPass& pass, const float* dy, const RowOf& row_of) const;
-  // Returns whether the gradient was wanted by rows.
-  bool BackwardByRows(const CpuPass& pass, const float* dy) const;
   // Rows of the output in an example.
   size_t rows() const { return pooled_ ? 1 : ids_; }
 
