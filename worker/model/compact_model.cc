@@ -11,6 +11,7 @@
 #include "common/wire/rows.h"
 #include "glog/logging.h"
 #include "worker/model/batch_check.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/shape.h"
 
 namespace millrace::worker {
@@ -18,11 +19,6 @@ namespace {
 
 uint64_t ElementsOf(const VariableSpec& variable) {
   return ElementCount({variable.shape().begin(), variable.shape().end()});
-}
-
-absl::Status TooLittleMemory() {
-  return absl::ResourceExhaustedError(
-      "no memory is left for the model; use smaller layers or a smaller batch_size");
 }
 
 // Gradients of compact tables go on as those of rows; all others as they are.
@@ -92,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Model>> CompactModel::Compile(std::shared_ptr<Dev
     model->MakeTables();
     return std::unique_ptr<Model>(std::move(model));
   } catch (const std::bad_alloc&) {
-    return TooLittleMemory();
+    return NoMemoryForModel();
   }
 }
 
@@ -131,13 +127,13 @@ absl::Status CompactModel::MakeModel(const CompactTables::Rooms& rooms) {
   for (size_t i = 0; i < saved_.size(); ++i) {
     if (!IsTable(i)) std::copy(saved_[i].begin(), saved_[i].end(), model->values(i).begin());
   }
-  saved_.clear();
   const std::string before = std::exchange(numerics_, model->numerics());
   LOG_IF(WARNING, !before.empty() && before != numerics_)
       << device_->name() << ": the model that was made anew computes as '" << numerics_
       << "', the one before as '" << before << "'";
   rooms_ = rooms;
   model_ = std::move(model);
+  saved_.clear();
   return absl::OkStatus();
 }
 
@@ -228,7 +224,7 @@ absl::StatusOr<BatchResult> CompactModel::Train(const Batch& batch, uint64_t see
   try {
     return TrainOn(batch, is_staged, seed, gradients);
   } catch (const std::bad_alloc&) {
-    return TooLittleMemory();
+    return NoMemoryForModel();
   }
 }
 
@@ -254,7 +250,7 @@ absl::Status CompactModel::Evaluate(const Batch& batch, EvaluationSums* sums) {
   try {
     return EvaluateOn(batch, sums);
   } catch (const std::bad_alloc&) {
-    return TooLittleMemory();
+    return NoMemoryForModel();
   }
 }
 

@@ -44,4 +44,9 @@ double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches) {
          plan.table_bytes;
 }
 
+absl::Status NoMemoryForModel() {
+  return absl::ResourceExhaustedError(
+      "no memory is left for the model; use smaller layers or a smaller batch_size");
+}
+
 }  // namespace millrace::worker

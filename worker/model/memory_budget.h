@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "worker/model/batch_sizes.h"
 #include "worker/model/model_plan.h"
 
@@ -36,6 +37,9 @@ double VariableElements(const ModelPlan& plan);
 
 // Bytes for the gradients on their way to the ps servers, for the batches, and for tables.
 double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches);
+
+// RESOURCE_EXHAUSTED: of a std::bad_alloc, where a model is made or runs.
+absl::Status NoMemoryForModel();
 
 }  // namespace millrace::worker
 

@@ -12,6 +12,7 @@
 #include "worker/device/cpu/memory_need.h"
 #include "worker/device/cpu/thread_settings.h"
 #include "worker/model/batch_check.h"
+#include "worker/model/memory_budget.h"
 
 namespace millrace::worker {
 namespace {
@@ -25,8 +26,7 @@ auto CatchErrors(const Work& work) -> decltype(work()) {
     return absl::InternalError(
         absl::StrCat("oneDNN: ", error.message, " (status ", static_cast<int>(error.status), ")"));
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "no memory is left for the model; use smaller layers or a smaller batch_size");
+    return NoMemoryForModel();
   }
 }
 

@@ -16,6 +16,7 @@
 #include "worker/device/cuda/cuda_memory_need.h"
 #include "worker/device/cuda/cuda_numerics.h"
 #include "worker/model/batch_check.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/output_results.h"
 #include "worker/model/penalty.h"
 
@@ -70,8 +71,7 @@ auto CudaModel::Catch(const Work& work) -> decltype(work()) {
     absl::Status status = Told(error);
     return error.kind() == cuda::Error::kLost ? status : Settle(std::move(status));
   } catch (const std::bad_alloc&) {
-    return Settle(absl::ResourceExhaustedError(
-        "no memory is left for the model; use smaller layers or a smaller batch_size"));
+    return Settle(NoMemoryForModel());
   }
 }
 
