@@ -31,7 +31,9 @@ class RowSink final : public GradientSink {
   void BackwardBegins() override { sink_->BackwardBegins(); }
 
   absl::Span<float> Buffer(size_t variable) override {
-    return IsTable(variable) ? compact_->variable(variable) : sink_->Buffer(variable);
+    if (!IsTable(variable)) return sink_->Buffer(variable);
+    const VariableRows& rows = *batch_.rows[variable];
+    return compact_->variable(variable).subspan(0, rows.rows.size() * rows.width);
   }
 
   absl::Span<float> DeviceBuffer(size_t variable) override {

@@ -39,7 +39,8 @@ class GradientSink {
   virtual void BackwardBegins() {}
 
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
-  // many floats as it has elements, uninitialised. Of a frozen variable: empty.
+  // many floats as it has elements, uninitialised. Of a frozen variable: empty. Of an embedding's
+  // table it may be its beginning alone, with all rows that the batch has ids of.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
   // Where to write the gradient in some rows of a variable, one after the other, of which all else

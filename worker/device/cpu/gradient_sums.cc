@@ -27,7 +27,7 @@ void GradientSums::Begin(GradientSink* sink) {
 
 absl::Span<float> GradientSums::Buffer(size_t variable) {
   if (finished_[variable] == 0) return sink_->Buffer(variable);
-  return absl::MakeSpan(parts_[variable].data(), parts_[variable].size());
+  return absl::MakeSpan(parts_[variable].data(), sink_->Buffer(variable).size());
 }
 
 void GradientSums::FinishedFirst(size_t variable, size_t count) {

@@ -31,10 +31,9 @@ double SecondsSince(Clock::time_point begin) {
 
 using cuda::Stream;
 
-void HandOverFrom(const float* from, size_t elements, size_t variable, bool is_finite,
-                  GradientSink* sink) {
-  float* const buffer = sink->Buffer(variable).data();
-  if (buffer != from) std::copy_n(from, elements, buffer);
+void HandOverFrom(const float* from, size_t variable, bool is_finite, GradientSink* sink) {
+  const absl::Span<float> buffer = sink->Buffer(variable);
+  if (buffer.data() != from) std::copy_n(from, buffer.size(), buffer.data());
   if (is_finite) {
     sink->FinishedFinite(variable);
   } else {
@@ -212,7 +211,7 @@ bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientS
     if (!Await(arrival, seconds)) return false;
     const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
-      HandOverFrom(to[index], variables_[index].elements, index, is_finite, sink);
+      HandOverFrom(to[index], index, is_finite, sink);
     }
   }
   return true;

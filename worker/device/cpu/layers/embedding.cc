@@ -10,7 +10,6 @@ EmbeddingLayer::EmbeddingLayer(const LayerPlan& plan, const CpuParameters& param
     : feature_(plan.sources.front().index),
       ids_(ElementCount(plan.input())),
       dimension_(plan.spec.embedding().output_dim()),
-      table_elements_(plan.spec.embedding().input_dim() * dimension_),
       ragged_(plan.ragged),
       pooled_(plan.spec.embedding().pooling() != Embedding::NONE),
       mean_(plan.spec.embedding().pooling() == Embedding::MEAN),
@@ -49,12 +48,12 @@ void EmbeddingLayer::Backward(const CpuPass& pass, const float* /*x*/, const flo
                               float* dy, float* /*dx*/) {
   if (!trained_) return;
   const Tensor& tensor = (*pass.features)[feature_];
-  float* const gradient = pass.gradients->Buffer(embeddings_).data();
-  std::fill(gradient, gradient + table_elements_, 0.0f);
+  const absl::Span<float> gradient = pass.gradients->Buffer(embeddings_);
+  std::fill(gradient.begin(), gradient.end(), 0.0f);
   for (size_t row = 0; row < pass.batch * rows(); ++row, dy += dimension_) {
     const Ids ids = IdsOf(tensor, row);
     for (const int64_t id : ids.ids) {
-      float* const to = gradient + id * dimension_;
+      float* const to = gradient.data() + id * dimension_;
       for (size_t i = 0; i < dimension_; ++i) to[i] += dy[i] / ids.weight;
     }
   }

@@ -30,7 +30,6 @@ class EmbeddingLayer final : public CpuUnaryLayer {
   const size_t feature_;
   const size_t ids_;  // Of an example, if all have the same number.
   const size_t dimension_;
-  const size_t table_elements_;
   const bool ragged_;
   const bool pooled_;
   const bool mean_;
