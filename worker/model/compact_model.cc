@@ -169,6 +169,11 @@ absl::Span<float> CompactModel::values(size_t variable) {
   return model_ != nullptr ? model_->values(variable) : absl::MakeSpan(saved_[variable]);
 }
 
+absl::Span<float> CompactModel::held_values(size_t variable) {
+  const bool is_of_device = !IsTable(variable) && model_ != nullptr;
+  return is_of_device ? model_->held_values(variable) : values(variable);
+}
+
 void CompactModel::Arrived(size_t variable, size_t first, size_t count) {
   if (!IsTable(variable) && model_ != nullptr) model_->Arrived(variable, first, count);
 }

@@ -38,6 +38,7 @@ class CompactModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
+  absl::Span<float> held_values(size_t variable) override;
   void Arrived(size_t variable, size_t first, size_t count) override;
   size_t row_width(size_t variable) const override { return tables_.tables()[variable].width; }
   std::vector<uint64_t> RowsOf(size_t variable, const Batch& batch) const override;

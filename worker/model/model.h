@@ -119,6 +119,10 @@ class Model {
   // Good until the next Train or Evaluate, which may move them.
   virtual absl::Span<float> values(size_t variable) = 0;
 
+  // The same place, of a variable whose values stay as they are: a device need not take them once
+  // more, but for what it is told of.
+  virtual absl::Span<float> held_values(size_t variable) { return values(variable); }
+
   // `count` elements of a variable, from `first` on, stand in its values: they may go to a device
   // while others are under way. Who tells of some elements of a variable tells of all of them (of
   // one with a row_width, of the batch's rows), after values(variable); what is not told of then is

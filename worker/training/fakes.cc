@@ -76,6 +76,11 @@ class FakeModel final : public Model {
     return absl::MakeSpan(now_.values[variable]);
   }
 
+  absl::Span<float> held_values(size_t variable) override {
+    world_->log.Add(absl::StrCat("held ", variable));
+    return absl::MakeSpan(now_.values[variable]);
+  }
+
   size_t row_width(size_t variable) const override {
     return world_->second_by_rows && variable == 1 ? 1 : 0;
   }

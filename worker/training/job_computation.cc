@@ -200,9 +200,14 @@ std::unique_ptr<ParameterClient::StartedPull> JobComputation::StartPull(
   };
   std::vector<absl::Span<float>> places;
   for (size_t v = 0; v < job_->model->variables().size(); ++v) {
-    places.push_back((job_->model.get()->*values)(v));
+    places.push_back(IsHeld(options.rows, v) ? job_->model->held_values(v)
+                                             : (job_->model.get()->*values)(v));
   }
   return servers.client->StartPull(options, places);
+}
+
+bool JobComputation::IsHeld(const std::vector<VariableRows>& rows, size_t variable) const {
+  return !rows.empty() && rows[variable].width > 0 && job_->model->row_width(variable) == 0;
 }
 
 std::vector<VariableRows> JobComputation::RowsFor(const Batch& batch, bool rows_alone) const {

@@ -144,6 +144,8 @@ class JobComputation {
   ParameterClient::PullOptions OptionsOfStep() const;
   std::unique_ptr<ParameterClient::StartedPull> StartPull(ParameterClient::PullOptions options,
                                                           ValuesOf values, const Servers& servers);
+  // Whether a pull with such rows leaves a variable as it is.
+  bool IsHeld(const std::vector<VariableRows>& rows, size_t variable) const;
   // Returns whether it began: not before the step's batch is ready, where that decides on it.
   bool PullAhead(uint64_t step, const Servers& servers);
   // Whether its batch was taken before its pull.

@@ -432,6 +432,8 @@ TEST_F(StepsTest, RowsOfASynchronousVersionArePulledForEachStep) {
   EXPECT_THAT(world_.log.EventsWith("pull "),
               ElementsAre("pull 1 rows of 1: 2", "pull 1 rows of 0:  rows of 1: 0",
                           "pull 2 rows of 1: 1", "pull cut cut-1", "pull 2 rows of 1: 2"));
+  EXPECT_THAT(world_.log.EventsWith("held"), ElementsAre("held 0"))
+      << "the device has it already, from the version's first step";
 }
 
 TEST_F(StepsTest, RowsAreThoseOfTheStepThatMadeWay) {

@@ -125,6 +125,25 @@ TEST_F(ArrivingModelTest, PiecesInAnyOrderGiveTheBitsOfACopyOfAll) {
   }
 }
 
+TEST_F(ArrivingModelTest, HeldValuesDoNotGoToTheDeviceAgain) {
+  MILLRACE_NEEDS_EMULATION();
+  const std::unique_ptr<Model> model = Compile();
+  BringAll(ValuesOf(1), /*order=*/1, model.get());
+  const ModelValues expected = GradientsOf(model.get());
+  const auto copies_of_a_step = [&] {
+    const uint64_t before = cuda_emulation::Counted().copies;
+    EXPECT_EQ(GradientsOf(model.get()), expected);
+    return cuda_emulation::Counted().copies - before;
+  };
+  const uint64_t copies = copies_of_a_step();
+  for (size_t v = 0; v < plan_.variables.size(); ++v) {
+    EXPECT_EQ(model->held_values(v)[0], ValuesOf(1)[v][0]);
+  }
+  EXPECT_EQ(copies_of_a_step(), copies);
+  for (size_t v = 0; v < plan_.variables.size(); ++v) model->values(v);
+  EXPECT_GT(copies_of_a_step(), copies);
+}
+
 // A pull that is asked for again brings the newest state, in the middle of an older one.
 TEST_F(ArrivingModelTest, WhatIsToldOfLastCounts) {
   const ModelValues expected = Expected(ValuesOf(2));

@@ -66,6 +66,7 @@ class CudaModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return plan_.variables; }
   std::string numerics() const override { return numerics_; }
   absl::Span<float> values(size_t variable) override;
+  absl::Span<float> held_values(size_t variable) override { return host_->value(variable); }
   // The same memory as `values`: once the loss is known, the device has all that is there.
   bool has_next_values() const override { return plan_.pulls_ahead; }
   absl::Span<float> next_values(size_t variable) override { return values(variable); }

@@ -321,6 +321,25 @@ TEST_P(CompactModelTest, MakesRoomForMoreIdsThanIsLikely) {
   }
 }
 
+// As in a synchronous version of several steps, of which later ones pull rows alone.
+TEST_P(CompactModelTest, HeldValuesStayAlsoWhereTheModelIsMadeAnew) {
+  const std::unique_ptr<Model> model = CompactOrDie(plan_);
+  bool is_pulled = false;
+  for (const size_t most_words : {6, 6, 100, 6}) {
+    const Batch batch = BatchOf(most_words, kMostTrained, most_words);
+    const ModelValues pulled = PulledFor(batch, values_, *model);
+    for (size_t v = 0; v < pulled.size(); ++v) {
+      const bool is_held = is_pulled && model->row_width(v) == 0;
+      const absl::Span<float> place = is_held ? model->held_values(v) : model->values(v);
+      if (is_held) continue;
+      std::copy(pulled[v].begin(), pulled[v].end(), place.begin());
+      model->Arrived(v, 0, place.size());
+    }
+    is_pulled = true;
+    EXPECT_EQ(SpreadOf(batch, 8, plan_, model.get()), Expected(batch, 8)) << most_words;
+  }
+}
+
 TEST_P(CompactModelTest, TrainsOnStagedBatches) {
   const std::unique_ptr<Model> model = CompactOrDie(plan_);
   const auto step = [&](uint64_t seed, size_t most_words, bool pulls_first) {
