@@ -53,14 +53,14 @@ run_phase() {
 # On a full disk tests fail with other words, or wait until their time is over. Nothing shrinks the
 # caches by itself.
 check_disk() {
-  local -r least=4 all=10
-  local free
+  local least=4 free
+  [[ -d ~/.cache/millrace-bazel ]] || least=10 # Nothing is built yet.
   mkdir -p ~/.cache
   free=$(($(df --output=avail -k ~/.cache | tail -1) / 1024 / 1024))
   ((free < least)) || return 0
-  echo "test.sh: $free GiB are free on the disk of ~/.cache, at least $least are needed ($all where" \
-    "nothing is built yet); to make room, remove ~/.cache/millrace-bazel, which is built anew," \
-    "and what 'bazel clean --expunge' removes in other checkouts" >&2
+  echo "test.sh: $free GiB are free on the disk of ~/.cache, at least $least are needed; to make room," \
+    "remove ~/.cache/millrace-bazel, which is built anew, and what 'bazel clean --expunge' removes" \
+    "in other checkouts" >&2
   exit 1
 }
 

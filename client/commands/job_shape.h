@@ -54,7 +54,7 @@ ParameterCounts CountParameters(const worker::ModelPlan& model);
 double ForwardFlops(const worker::ModelPlan& model);
 
 // What a step sends to the ps servers, of each element that is not frozen: gradients as `wire`,
-// statistics as float32. Of a large embedding's table a CPU worker sends the rows that the batch's
+// statistics as float32. Of a large embedding's table a worker sends the rows that the batch's
 // ids are of: here each id has one of its own, and there are none in ragged features.
 uint64_t BytesPushed(const JobShape& shape);
 

@@ -90,7 +90,7 @@ class Process:
 
     def __init__(self, name, arguments, log_directory, env=None):
         self.name = name
-        self.was_ended = False  # By the test.
+        self.ended_by_test = False
         self.log = pathlib.Path(log_directory) / f"{name}-{time.monotonic_ns()}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
@@ -115,8 +115,8 @@ class Process:
 
     def terminate(self):
         """SIGTERM; returns the exit code."""
-        self.was_ended = True
         if self.process.poll() is None:
+            self.ended_by_test = True
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=DEADLINE)
 
@@ -128,8 +128,8 @@ class Process:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
-        self.was_ended = True
         if self.process.poll() is None:
+            self.ended_by_test = True
             self.process.kill()
         self.process.wait(timeout=DEADLINE)
 
@@ -206,7 +206,7 @@ class Cluster:
     def ended_by_themselves(self):
         """The processes that did, for a message."""
         ended = [f"{each.name} ({each.process.returncode})" for each in self.started
-                 if each.process.poll() is not None and not each.was_ended]
+                 if each.process.poll() is not None and not each.ended_by_test]
         return f"; ended by themselves, with exit codes: {', '.join(ended)}" if ended else ""
 
     def __enter__(self):

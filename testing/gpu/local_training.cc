@@ -91,12 +91,13 @@ absl::StatusOr<double> LocalTraining::Step() {
   worker::Batch batch;
   MILLRACE_RETURN_IF_ERROR(examples_->Read(order_->Examples(step_), &batch));
   if (augmenter_ != nullptr) augmenter_->Apply(seed, &batch);
-  MILLRACE_ASSIGN_OR_RETURN(const worker::BatchResult result,
-                            model_->Train(batch, seed, gradients_.get()));
-  ++step_;
+  const absl::StatusOr<worker::BatchResult> result = model_->Train(batch, seed, gradients_.get());
+  // Train may have moved them.
   for (size_t v = 0; v < variables_.size(); ++v) variables_[v].values = model_->values(v);
+  MILLRACE_RETURN_IF_ERROR(result.status());
+  ++step_;
   Update();
-  return result.loss_sum / static_cast<double>(batch.size);
+  return result->loss_sum / static_cast<double>(batch.size);
 }
 
 std::vector<float> LocalTraining::Values() const {

@@ -14,6 +14,9 @@ struct BatchSizes {
   size_t largest() const { return std::max(train, evaluation); }
 };
 
+// How many ids an example of a ragged feature is taken to have, until batches have more.
+inline constexpr size_t kLikelyRaggedIds = 16;
+
 }  // namespace millrace::worker
 
 #endif  // MILLRACE_WORKER_MODEL_BATCH_SIZES_H_

@@ -103,17 +103,17 @@ CompactModel::CompactModel(std::shared_ptr<Device> device, const ModelPlan& plan
       first_rooms_(tables_.RoomsFor(batches_.train)) {}
 
 void CompactModel::MakeTables() {
-  values_.resize(plan_.variables.size());
-  for (size_t i = 0; i < values_.size(); ++i) {
+  table_values_.resize(plan_.variables.size());
+  for (size_t i = 0; i < table_values_.size(); ++i) {
     if (!IsTable(i)) continue;
-    values_[i].reset(
+    table_values_[i].reset(
         static_cast<float*>(std::calloc(ElementsOf(plan_.variables[i]), sizeof(float))));
-    if (values_[i] == nullptr) throw std::bad_alloc();
+    if (table_values_[i] == nullptr) throw std::bad_alloc();
   }
 }
 
 // The old one first: the device may have no room for both.
-absl::Status CompactModel::MakeModel(const CompactTables::Rooms& rooms) {
+absl::Status CompactModel::TryToMakeModel(const CompactTables::Rooms& rooms) {
   model_.reset();
   gradients_.reset();
   const ModelPlan plan = tables_.PlanFor(rooms);
@@ -139,17 +139,36 @@ absl::Status CompactModel::MakeModel(const CompactTables::Rooms& rooms) {
   return absl::OkStatus();
 }
 
+absl::Status CompactModel::MakeModel(const CompactTables::Rooms& rooms) {
+  try {
+    return TryToMakeModel(rooms);
+  } catch (const std::bad_alloc&) {
+    return NoMemoryForModel();
+  }
+}
+
 absl::Status CompactModel::MakeRoom(const CompactBatch& batch) {
   if (model_ != nullptr && CompactTables::Fits(rooms_, batch)) return absl::OkStatus();
   if (model_ != nullptr) SaveValues();
-  LOG(INFO) << device_->name() << ": makes the model anew, with room for the ids of a batch";
-  absl::Status made = MakeModel(tables_.Grown(rooms_, batch, /*factor=*/2));
-  if (absl::IsResourceExhausted(made)) made = MakeModel(tables_.Grown(rooms_, batch, 1));
-  if (!made.ok()) {
-    const absl::Status restored = MakeModel(rooms_);
-    LOG_IF(WARNING, !restored.ok()) << device_->name() << ": " << restored.message();
+  const CompactTables::Rooms last = rooms_;
+  absl::Status made;
+  for (const uint64_t factor : {2, 1}) {
+    const CompactTables::Rooms rooms = tables_.Grown(last, batch, factor);
+    SayWhatGrows(rooms);
+    made = MakeModel(rooms);
+    if (!absl::IsResourceExhausted(made) || rooms == last) return made;
   }
+  const absl::Status restored = MakeModel(last);
+  LOG_IF(WARNING, !restored.ok()) << device_->name() << ": " << restored.message();
   return made;
+}
+
+void CompactModel::SayWhatGrows(const CompactTables::Rooms& rooms) const {
+  for (size_t i = 0; i < rooms.size(); ++i) {
+    if (rooms[i] == rooms_[i]) continue;
+    LOG(INFO) << device_->name() << ": the model is made anew, with room for " << rooms[i]
+              << " rows of '" << plan_.variables[i].name() << "', and not " << rooms_[i];
+  }
 }
 
 void CompactModel::SaveValues() {
@@ -164,7 +183,7 @@ void CompactModel::SaveValues() {
 
 absl::Span<float> CompactModel::values(size_t variable) {
   if (IsTable(variable)) {
-    return absl::MakeSpan(values_[variable].get(), ElementsOf(plan_.variables[variable]));
+    return absl::MakeSpan(table_values_[variable].get(), ElementsOf(plan_.variables[variable]));
   }
   return model_ != nullptr ? model_->values(variable) : absl::MakeSpan(saved_[variable]);
 }
@@ -183,6 +202,7 @@ std::vector<uint64_t> CompactModel::RowsOf(size_t variable, const Batch& batch) 
   return RowsOfBatch(table.features, table.rows, batch).TakeRows();
 }
 
+// The device's are asked for of compact tables too, as TakeNextValues requires.
 absl::Span<float> CompactModel::next_values(size_t variable) {
   const absl::Span<float> next = model_->next_values(variable);
   return IsTable(variable) ? values(variable) : next;
@@ -218,7 +238,7 @@ void CompactModel::CopyRows(const CompactBatch& batch) {
     float* to = model_->values(i).data();
     for (const ElementRange& run :
          RunsOf(rows.rows, rows.width, {0, ElementsOf(plan_.variables[i])})) {
-      to = std::copy_n(values_[i].get() + run.begin, run.count, to);
+      to = std::copy_n(table_values_[i].get() + run.begin, run.count, to);
     }
     model_->Arrived(i, 0, rows.rows.size() * rows.width);
   }

@@ -50,8 +50,9 @@ class CompactModel final : public Model {
   bool Stage(const Batch* batch) override;
   std::shared_ptr<HostMemory> host_memory() const override { return host_memory_; }
 
-  // As the device's model; besides as Compile, where it has to be made anew. After such an error
-  // the model is as it was before.
+  // As the device's model; besides as Compile, where that has to be made anew. Values stay after
+  // any error, and the device's model is as it was, or, if it cannot be made again, is made next
+  // time.
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override;
   // A batch that is larger than those of training, and that a model that is newly made has no room
@@ -70,14 +71,17 @@ class CompactModel final : public Model {
   bool IsTable(size_t variable) const { return row_width(variable) > 0; }
   // Makes the device's model with these rooms. After an error there is none.
   absl::Status MakeModel(const CompactTables::Rooms& rooms);
-  // Makes it anew, if there is no room for the batch, or no model. After an error it is as it was,
-  // if the device still can make it so.
+  // The same; throws std::bad_alloc.
+  absl::Status TryToMakeModel(const CompactTables::Rooms& rooms);
+  // Makes it anew, if there is no room for the batch, or no model.
   absl::Status MakeRoom(const CompactBatch& batch);
+  // Tells of it in the log.
+  void SayWhatGrows(const CompactTables::Rooms& rooms) const;
   // Of all but the tables, to where they stay while there is no model.
   void SaveValues();
   // The batch's rows to the compact tables.
   void CopyRows(const CompactBatch& batch);
-  // Stops at exceptions, as Train and Evaluate may not throw.
+  // Throw std::bad_alloc, which Train and Evaluate catch.
   absl::StatusOr<BatchResult> TrainOn(const Batch& batch, bool is_staged, uint64_t seed,
                                       GradientSink* gradients);
   absl::Status EvaluateOn(const Batch& batch, EvaluationSums* sums);
@@ -88,7 +92,7 @@ class CompactModel final : public Model {
   const CompactTables tables_;
   const CompactTables::Rooms first_rooms_;
   // Of each table, all of it; null: it is none. Pages that nobody writes take no memory.
-  std::vector<std::unique_ptr<float[], Free>> values_;
+  std::vector<std::unique_ptr<float[], Free>> table_values_;
   std::unique_ptr<GradientSet> gradients_;  // Of the compact tables; outlives the model.
   std::unique_ptr<Model> model_;            // Null: it could not be made anew.
   CompactTables::Rooms rooms_;              // Of the model, or of the last one that was made.

@@ -13,7 +13,7 @@ CompactTables::CompactTables(const ModelPlan& plan)
       tables_(FindTableRows(plan_)),
       set_of_(tables_.size()),
       stays_(plan_.features.size()),
-      features_(plan_.features.size()) {
+      feature_count_(plan_.features.size()) {
   for (size_t i = 0; i < tables_.size(); ++i) {
     if (tables_[i].width > 0) set_of_[i] = RowSetOf(tables_[i]);
   }
@@ -54,7 +54,7 @@ void CompactTables::AddNumbers(size_t feature, size_t row_set) {
 void CompactTables::PlaceNumbers() {
   std::vector<bool> is_taken = stays_;
   for (Numbers& numbers : numbers_) {
-    numbers.place = is_taken[numbers.feature] ? features_++ : numbers.feature;
+    numbers.place = is_taken[numbers.feature] ? feature_count_++ : numbers.feature;
     is_taken[numbers.feature] = true;
   }
   for (size_t i = 0; i < stays_.size(); ++i) stays_[i] = stays_[i] || !is_taken[i];
@@ -95,7 +95,7 @@ CompactTables::Rooms CompactTables::Grown(const Rooms& rooms, const CompactBatch
   return grown;
 }
 
-double CompactTables::TableBytes(const Rooms& rooms) const {
+double CompactTables::HostBytes(const Rooms& rooms) const {
   double elements = 0;
   bool may_grow = false;
   double others = 0;
@@ -115,8 +115,8 @@ double CompactTables::TableBytes(const Rooms& rooms) const {
 
 ModelPlan CompactTables::PlanFor(const Rooms& rooms) const {
   ModelPlan compact = plan_;
-  compact.table_bytes = TableBytes(rooms);
-  compact.features.resize(features_);
+  compact.host_bytes = HostBytes(rooms);
+  compact.features.resize(feature_count_);
   for (const Numbers& numbers : numbers_) {
     compact.features[numbers.place] = plan_.features[numbers.feature];
     compact.features[numbers.place].limit = 0;  // Not what the data says.
@@ -138,7 +138,7 @@ void CompactTables::Translate(const Batch& batch, CompactBatch* compact) const {
   to.size = batch.size;
   to.labels = batch.labels;
   to.weights = batch.weights;
-  to.features.resize(features_);
+  to.features.resize(feature_count_);
   for (size_t i = 0; i < stays_.size(); ++i) {
     if (stays_[i]) to.features[i] = batch.features[i];
   }

@@ -26,7 +26,7 @@ struct CompactBatch {
   std::vector<std::shared_ptr<const VariableRows>> rows;
 };
 
-// The tables of one model (FindTableRows). Immutable.
+// The tables of one model (FindTableRows). Immutable: thread-safe. Throws std::bad_alloc.
 class CompactTables {
  public:
   explicit CompactTables(const ModelPlan& plan);
@@ -37,13 +37,13 @@ class CompactTables {
   // By variable; those without a width are no such tables.
   const std::vector<TableRows>& tables() const { return tables_; }
 
-  // How many rows each compact table has room for: of tables alone, the others have 0.
+  // By variable: how many rows its compact table has room for; 0: it has none.
   using Rooms = std::vector<uint64_t>;
 
   // For any batch of so many examples, unless it has more ids in ragged features than is likely.
   Rooms RoomsFor(size_t batch) const;
-  // For this one too. `factor`: where there are too few, as many times what it needs, if the table
-  // has so many.
+  // The same, but for tables with too little room for this batch: `factor` times the rows that it
+  // needs, or all that the table has.
   Rooms Grown(const Rooms& rooms, const CompactBatch& batch, uint64_t factor) const;
   static bool Fits(const Rooms& rooms, const CompactBatch& batch);
 
@@ -66,9 +66,8 @@ class CompactTables {
     size_t place = 0;
   };
   size_t RowSetOf(const TableRows& table);
-  // Of the host's memory: the tables, the gradients of compact ones, and, where the device's model
-  // may have to be made anew, what all other variables have in the meantime.
-  double TableBytes(const Rooms& rooms) const;
+  // ModelPlan::host_bytes.
+  double HostBytes(const Rooms& rooms) const;
   const Numbers& NumbersOf(size_t feature, size_t row_set) const;
   void AddNumbers(size_t feature, size_t row_set);
   void PlaceNumbers();
@@ -76,10 +75,10 @@ class CompactTables {
   const ModelPlan plan_;
   const std::vector<TableRows> tables_;
   std::vector<RowSet> row_sets_;
-  std::vector<size_t> set_of_;  // Of each table.
+  std::vector<size_t> set_of_;  // By variable, of tables alone.
   std::vector<Numbers> numbers_;
-  std::vector<bool> stays_;  // Whether the compact plan has a feature as it is.
-  size_t features_ = 0;      // Of the compact plan.
+  std::vector<bool> stays_;   // By feature of the plan: whether the compact plan has it as it is.
+  size_t feature_count_ = 0;  // Of the compact plan.
 };
 
 // What the device of a job's model is given: the plan with compact tables for such batches, or,

@@ -20,7 +20,7 @@ double BatchBytes(const ModelPlan& plan, const BatchSizes& batches) {
   const double largest = example * static_cast<double>(batches.largest());
   // A whole number of bytes where it decides: below the limit of PrefetchedBatches.
   const uint64_t bytes = static_cast<uint64_t>(std::min(train, 0x1p62));
-  const double compact = plan.table_bytes > 0 ? train + largest : 0;
+  const double compact = plan.host_bytes > 0 ? 2 * largest : 0;  // Each may be of an evaluation.
   return train * static_cast<double>(PrefetchedBatches(bytes)) +
          largest * static_cast<double>(kBatchesInUse) + compact;
 }
@@ -41,7 +41,7 @@ double VariableElements(const ModelPlan& plan) {
 
 double TrainingBytes(const ModelPlan& plan, const BatchSizes& batches) {
   return sizeof(float) * kGradientSets * PushedElements(plan) + BatchBytes(plan, batches) +
-         plan.table_bytes;
+         plan.host_bytes;
 }
 
 absl::Status NoMemoryForModel() {

@@ -39,8 +39,9 @@ class GradientSink {
   virtual void BackwardBegins() {}
 
   // Where to write the gradient of a variable, or the statistic of one that is a moving average: as
-  // many floats as it has elements, uninitialised. Of a frozen variable: empty. Of an embedding's
-  // table it may be its beginning alone, with all rows that the batch has ids of.
+  // many floats as it has elements, uninitialised. Of a frozen variable: empty. A
+  // device's model may be given less of a compact table (worker/model/compact_tables.h): the first
+  // rows, which all ids of the batch are of. Behind them nothing may be written.
   virtual absl::Span<float> Buffer(size_t variable) = 0;
 
   // Where to write the gradient in some rows of a variable, one after the other, of which all else
@@ -116,16 +117,19 @@ class Model {
 
   // Where the values of a variable stand, 0 at first: write them here before a step, row-major.
   // From this call on each step takes all of them anew, unless the model is told that they arrive.
-  // Good until the next Train or Evaluate, which may move them.
+  // Good until the next Train or Evaluate, which may move them (next_values: until the Train or
+  // Evaluate after TakeNextValues).
   virtual absl::Span<float> values(size_t variable) = 0;
 
   // The same place, of a variable whose values stay as they are: a device need not take them once
-  // more, but for what it is told of.
+  // more. Some may be written again all the same, as they are, and told of: a server that does not
+  // know rows sends all. REQUIRES: a step took them since the last call of values(variable).
   virtual absl::Span<float> held_values(size_t variable) { return values(variable); }
 
   // `count` elements of a variable, from `first` on, stand in its values: they may go to a device
   // while others are under way. Who tells of some elements of a variable tells of all of them (of
-  // one with a row_width, of the batch's rows), after values(variable); what is not told of then is
+  // one with a row_width, of the batch's rows; of a compact table, of those in it), after
+  // values(variable); what is not told of then is
   // not taken. An element may be written and
   // told of again, once the call that told of it before has returned: what was told last counts.
   // Thread-safe with itself and Stage alone (of next_values, with Train too), and cheap; does not

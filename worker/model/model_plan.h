@@ -31,9 +31,10 @@ struct ModelPlan {
   // What a job says beside its model.
   PrecisionSpec::Compute precision = PrecisionSpec::FLOAT32;
   bool pulls_ahead = false;  // Model::next_values are asked for.
-  // Of tables that this plan has compact ones of (CompactTables): what they take of the host's
-  // memory. 0: there are none; where there are, a model keeps batches of its own as well.
-  double table_bytes = 0;
+  // Of a plan with compact tables: what a model takes of the host's memory for the whole tables,
+  // the gradients of compact ones, and values while it is made anew. It keeps batches of its own,
+  // too. 0: any other plan.
+  double host_bytes = 0;
 };
 
 // Checks `spec` against the examples that it is to learn from and infers every shape.

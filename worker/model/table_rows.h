@@ -24,9 +24,6 @@ struct TableRows {
 // Smaller ones travel as a whole: 256 KiB, which take no longer than to find out the rows.
 inline constexpr uint64_t kLeastTableElements = uint64_t{1} << 16;
 
-// How many ids an example of a ragged feature is taken to have, until batches have more.
-inline constexpr size_t kLikelyRaggedIds = 16;
-
 // Of each variable of the plan: tables of embeddings, one or several that share it, which are not
 // regularized: that would change all of them. So a step's result does not depend on other rows.
 std::vector<TableRows> FindTableRows(const ModelPlan& plan);

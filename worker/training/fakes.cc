@@ -73,6 +73,7 @@ class FakeModel final : public Model {
   const std::vector<VariableSpec>& variables() const override { return variables_; }
   absl::Span<float> values(size_t variable) override {
     arriving_ = &now_;
+    now_.taken[variable].assign(kSizes[variable], NAN);  // As a device does, until it is told.
     return absl::MakeSpan(now_.values[variable]);
   }
 

@@ -84,6 +84,31 @@ class CountedMemory final : public HostMemory {
   std::atomic<int> freed{0};
 };
 
+// Gives one piece right behind the other.
+class AdjacentMemory final : public HostMemory {
+ public:
+  void* Allocate(size_t bytes) override {
+    void* const next = memory_ + used_;
+    used_ += bytes;
+    return used_ <= sizeof(memory_) ? next : nullptr;
+  }
+  void Free(void* /*memory*/) noexcept override {}
+
+ private:
+  alignas(HostMemory::kAlignment) char memory_[4096];
+  size_t used_ = 0;
+};
+
+// A device would copy both at once, from one piece of memory.
+TEST(GradientPoolTest, NoVariableSeemsToFollowThatOfAnotherSet) {
+  const auto memory = std::make_shared<AdjacentMemory>();
+  GradientSet first({16, 20}, memory);
+  GradientSet second({16}, memory);
+  ASSERT_TRUE(second.is_host_memory());
+  const float* const next = first.variable(1).data() + 32;  // Aligned.
+  EXPECT_NE(second.variable(0).data(), next);
+}
+
 TEST(GradientPoolTest, SetsAreOfTheDevicesMemory) {
   const auto memory = std::make_shared<CountedMemory>();
   {

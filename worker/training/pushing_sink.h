@@ -15,9 +15,9 @@
 #include "common/clock.h"
 #include "common/wire/encoding.h"
 #include "protos/job.pb.h"
+#include "worker/model/gradient_set.h"
 #include "worker/model/model.h"
 #include "worker/parameters/parameter_client.h"
-#include "worker/training/gradient_pool.h"
 
 namespace millrace::worker {
 

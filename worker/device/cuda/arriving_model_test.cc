@@ -144,6 +144,19 @@ TEST_F(ArrivingModelTest, HeldValuesDoNotGoToTheDeviceAgain) {
   EXPECT_GT(copies_of_a_step(), copies);
 }
 
+// As a server that does not know rows sends them.
+TEST_F(ArrivingModelTest, HeldValuesMayComeAgain) {
+  const std::unique_ptr<Model> model = Compile();
+  BringAll(ValuesOf(1), /*order=*/1, model.get());
+  const ModelValues expected = GradientsOf(model.get());
+  for (size_t v = 0; v < plan_.variables.size(); ++v) {
+    const absl::Span<float> place = model->held_values(v);
+    std::copy_n(ValuesOf(1)[v].begin(), place.size(), place.begin());
+    model->Arrived(v, 0, place.size());
+  }
+  EXPECT_EQ(GradientsOf(model.get()), expected);
+}
+
 // A pull that is asked for again brings the newest state, in the middle of an older one.
 TEST_F(ArrivingModelTest, WhatIsToldOfLastCounts) {
   const ModelValues expected = Expected(ValuesOf(2));

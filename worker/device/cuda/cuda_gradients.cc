@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "glog/logging.h"
 #include "worker/model/host_memory.h"
 #include "worker/model/penalty.h"
 
@@ -31,9 +32,11 @@ double SecondsSince(Clock::time_point begin) {
 
 using cuda::Stream;
 
-void HandOverFrom(const float* from, size_t variable, bool is_finite, GradientSink* sink) {
+void HandOverFrom(absl::Span<const float> from, size_t variable, bool is_finite,
+                  GradientSink* sink) {
   const absl::Span<float> buffer = sink->Buffer(variable);
-  if (buffer.data() != from) std::copy_n(from, buffer.size(), buffer.data());
+  CHECK_LE(buffer.size(), from.size());
+  if (buffer.data() != from.data()) std::copy_n(from.data(), buffer.size(), buffer.data());
   if (is_finite) {
     sink->FinishedFinite(variable);
   } else {
@@ -211,7 +214,7 @@ bool CudaGradients::HandOver(double seconds, const GradientPlaces& to, GradientS
     if (!Await(arrival, seconds)) return false;
     const bool is_finite = (MarkAt(arrival.mark) & kNotFinite) == 0;
     for (const size_t index : groups_[group]) {
-      HandOverFrom(to[index], index, is_finite, sink);
+      HandOverFrom({to[index], variables_[index].elements}, index, is_finite, sink);
     }
   }
   return true;

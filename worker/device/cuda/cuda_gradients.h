@@ -25,7 +25,8 @@ using GradientPlaces = std::vector<float*>;
 // Hands over a gradient, which has come to `from`: copies what the sink wants of it to the sink's
 // place, unless it is there. Where it is not known to be finite, the sink looks itself, and tells
 // where.
-void HandOverFrom(const float* from, size_t variable, bool is_finite, GradientSink* sink);
+void HandOverFrom(absl::Span<const float> from, size_t variable, bool is_finite,
+                  GradientSink* sink);
 
 // Takes the layers' gradients while a backward pass is enqueued: those of a variable that several
 // layers share are added up in the order of the pass, the regularizer's is added once several are

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "worker/model/table_rows.h"
+#include "worker/model/batch_sizes.h"
 #include "worker/model/walk.h"
 
 namespace millrace::worker {

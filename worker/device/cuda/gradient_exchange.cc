@@ -228,7 +228,7 @@ bool GradientExchange::HandOver(double seconds, GradientSink* sink) const {
     if (!Await(b, seconds)) return false;
     const bool is_finite = IsFinite(b);
     for (const size_t variable : buckets_[b].variables) {
-      HandOverFrom(to_[variable], variable, is_finite, sink);
+      HandOverFrom({to_[variable], places_.elements[variable]}, variable, is_finite, sink);
     }
   }
   return true;
