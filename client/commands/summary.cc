@@ -1,5 +1,6 @@
 #include "client/commands/summary.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "common/job_spec.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "worker/model/batch_sizes.h"
 #include "worker/model/flops.h"
 #include "worker/model/shape.h"
 
@@ -51,17 +53,24 @@ std::string CountText(uint64_t parameters) {
   return absl::StrCat(FormatCount(parameters), " (", FormatBytes(parameters * sizeof(float)), ")");
 }
 
+std::string MoreMemory(const worker::ModelPlan& model) {
+  const bool has_lists = std::any_of(model.features.begin(), model.features.end(),
+                                     [](const worker::TensorSpec& each) { return each.ragged; });
+  if (!has_lists) return "";
+  return absl::StrCat(", more where lists have more than ", worker::kLikelyRaggedIds, " ids");
+}
+
 std::string CostsText(const JobShape& shape) {
   const ParameterCounts counts = CountParameters(shape.model);
-  return absl::StrCat("parameters         ", CountText(counts.all()),         //
-                      "\n  trainable        ", CountText(counts.trainable),   //
-                      "\n  frozen           ", CountText(counts.frozen),      //
-                      "\n  statistics       ", CountText(counts.statistics),  //
-                      "\nFLOPs, forwards    ",
-                      FormatCount(static_cast<uint64_t>(ForwardFlops(shape.model))),
-                      " for an example\npushed by a step   ", FormatBytes(BytesPushed(shape)),
-                      "\nmemory of a worker ",
-                      FormatBytes(static_cast<uint64_t>(shape.worker_bytes)), " beside its data\n");
+  return absl::StrCat(
+      "parameters         ", CountText(counts.all()),         //
+      "\n  trainable        ", CountText(counts.trainable),   //
+      "\n  frozen           ", CountText(counts.frozen),      //
+      "\n  statistics       ", CountText(counts.statistics),  //
+      "\nFLOPs, forwards    ", FormatCount(static_cast<uint64_t>(ForwardFlops(shape.model))),
+      " for an example\npushed by a step   ", FormatBytes(BytesPushed(shape)),
+      "\nmemory of a worker ", FormatBytes(static_cast<uint64_t>(shape.worker_bytes)),
+      " beside its data", MoreMemory(shape.model), "\n");
 }
 
 std::string SummaryText(const JobShape& shape) {

@@ -285,13 +285,19 @@ absl::Status CompactModel::EvaluateOn(const Batch& batch, EvaluationSums* sums) 
   if (model_ != nullptr) model_->Stage(nullptr);
   tables_.Translate(batch, current_.get());
   if (batch.size > batches_.train && !CompactTables::Fits(first_rooms_, *current_)) {
-    const size_t half = batch.size / 2;
-    MILLRACE_RETURN_IF_ERROR(EvaluateOn(ExamplesOf(batch, 0, half), sums));
-    return EvaluateOn(ExamplesOf(batch, half, batch.size), sums);
+    return EvaluateHalves(batch, sums);
   }
-  MILLRACE_RETURN_IF_ERROR(MakeRoom(*current_));
+  const absl::Status room = MakeRoom(*current_);
+  if (absl::IsResourceExhausted(room) && batch.size > 1) return EvaluateHalves(batch, sums);
+  MILLRACE_RETURN_IF_ERROR(room);
   CopyRows(*current_);
   return model_->Evaluate(current_->batch, sums);
+}
+
+absl::Status CompactModel::EvaluateHalves(const Batch& batch, EvaluationSums* sums) {
+  const size_t half = batch.size / 2;
+  MILLRACE_RETURN_IF_ERROR(EvaluateOn(ExamplesOf(batch, 0, half), sums));
+  return EvaluateOn(ExamplesOf(batch, half, batch.size), sums);
 }
 
 }  // namespace millrace::worker

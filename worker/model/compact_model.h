@@ -56,7 +56,8 @@ class CompactModel final : public Model {
   absl::StatusOr<BatchResult> Train(const Batch& batch, uint64_t seed,
                                     GradientSink* gradients) override;
   // A batch that is larger than those of training, and that a model that is newly made has no room
-  // for, in parts. So results follow from the batch, not from what room there is by now.
+  // for, in parts. So results follow from the batch, not from what room there is by now; but where
+  // no room is to be had for a smaller one, that is evaluated in parts, too.
   absl::Status Evaluate(const Batch& batch, EvaluationSums* sums) override;
 
  private:
@@ -85,6 +86,7 @@ class CompactModel final : public Model {
   absl::StatusOr<BatchResult> TrainOn(const Batch& batch, bool is_staged, uint64_t seed,
                                       GradientSink* gradients);
   absl::Status EvaluateOn(const Batch& batch, EvaluationSums* sums);
+  absl::Status EvaluateHalves(const Batch& batch, EvaluationSums* sums);
 
   const std::shared_ptr<Device> device_;
   const ModelPlan plan_;

@@ -23,6 +23,7 @@ auto CatchErrors(const Work& work) -> decltype(work()) {
   try {
     return work();
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) return NoMemoryForModel();
     return absl::InternalError(
         absl::StrCat("oneDNN: ", error.message, " (status ", static_cast<int>(error.status), ")"));
   } catch (const std::bad_alloc&) {

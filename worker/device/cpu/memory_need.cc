@@ -43,8 +43,8 @@ absl::Status CheckMemory(const ModelPlan& plan, const BatchSizes& batches, uint6
   const bool train_alone = MemoryNeed(plan, {batches.train, 0}) > most;
   const char* const field = train_alone ? "batch_size" : "evaluation.batch_size";
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model, with batches of %d examples (%s), needs %.1f GiB of memory, this worker may use "
-      "%.1f GiB; use %sa smaller %s",
+      "the model, with batches of %d examples (%s), needs %.2f GiB of memory, this worker may use "
+      "%.2f GiB; use %sa smaller %s",
       train_alone ? batches.train : batches.evaluation, field, need / kGiB, most / kGiB,
       train_alone ? "smaller layers or " : "", field));
 }

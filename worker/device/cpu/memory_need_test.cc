@@ -205,7 +205,7 @@ TEST(MemoryNeedTest, ErrorNamesTheFieldToLower) {
   EXPECT_EQ(train.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(train.message()),
               AllOf(HasSubstr("1024 examples (batch_size)"), HasSubstr("use smaller layers or"),
-                    HasSubstr("may use 1.0 GiB")));
+                    HasSubstr("may use 1.00 GiB")));
   const absl::Status evaluation = CheckMemory(plan, {64, 2048}, uint64_t{1} << 30);
   EXPECT_THAT(std::string(evaluation.message()),
               AllOf(HasSubstr("2048 examples (evaluation.batch_size)"),

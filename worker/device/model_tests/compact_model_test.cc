@@ -515,6 +515,16 @@ TEST_F(SmallDeviceTest, ABatchForWhichThereIsNoRoomLeavesOthersAlone) {
   EXPECT_EQ(device_->compiled, compiled);
 }
 
+TEST_F(SmallDeviceTest, EvaluatesInPartsWhatThereIsNoRoomFor) {
+  device_->most_rows = kMostTrained * kLikelyRaggedIds;
+  Pull(values_, model_.get());
+  EvaluationSums sums, expected;
+  ASSERT_TRUE(model_->Evaluate(large_, &sums).ok());
+  ASSERT_TRUE(whole_->Evaluate(large_, &expected).ok());
+  EXPECT_EQ(sums.examples, kMostTrained);
+  EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
+}
+
 TEST_F(SmallDeviceTest, RoomForOneBatchAloneIsEnough) {
   device_->most_rows = model_->RowsOf(0, large_).size();
   ExpectTrainsOn(large_);
