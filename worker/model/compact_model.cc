@@ -21,19 +21,20 @@ uint64_t ElementsOf(const VariableSpec& variable) {
   return ElementCount({variable.shape().begin(), variable.shape().end()});
 }
 
-// Gradients of compact tables go on as those of rows; all others as they are.
+// Gradients of compact tables go on as those of rows; all others as they are. Where no device
+// writes gradients by itself, those of rows are made where they leave from.
 class RowSink final : public GradientSink {
  public:
-  RowSink(const CompactBatch& batch, const std::vector<VariableSpec>& variables,
-          GradientSet* compact, GradientSink* sink)
-      : batch_(batch), variables_(variables), compact_(compact), sink_(sink) {}
+  RowSink(const CompactBatch& batch, GradientSet* compact, GradientSink* sink)
+      : batch_(batch), compact_(compact), sink_(sink), places_(batch.rows.size()) {}
 
   void BackwardBegins() override { sink_->BackwardBegins(); }
 
   absl::Span<float> Buffer(size_t variable) override {
     if (!IsTable(variable)) return sink_->Buffer(variable);
-    const VariableRows& rows = *batch_.rows[variable];
-    return compact_->variable(variable).subspan(0, rows.rows.size() * rows.width);
+    absl::Span<float>& place = places_[variable];
+    if (place.data() == nullptr) place = PlaceOf(variable);
+    return place;
   }
 
   absl::Span<float> DeviceBuffer(size_t variable) override {
@@ -58,25 +59,35 @@ class RowSink final : public GradientSink {
  private:
   bool IsTable(size_t variable) const { return batch_.rows[variable] != nullptr; }
 
+  absl::Span<float> PlaceOf(size_t variable) {
+    const VariableRows& rows = *batch_.rows[variable];
+    if (!compact_->is_host_memory()) {
+      const auto to = sink_->RowBuffer(variable, batch_.rows[variable]);
+      if (to.has_value() && to->data() != nullptr) return *to;
+    }
+    return compact_->variable(variable).subspan(0, rows.rows.size() * rows.width);
+  }
+
   void HandOver(size_t variable) {
     if (!IsTable(variable)) return;
-    const VariableRows& rows = *batch_.rows[variable];
     const float* const gradient = compact_->variable(variable).data();
+    if (places_[variable].data() != gradient) return;  // It is there.
     const absl::optional<absl::Span<float>> to = sink_->RowBuffer(variable, batch_.rows[variable]);
     if (to.has_value()) {
       std::copy_n(gradient, to->size(), to->data());
       return;
     }
+    const VariableRows& rows = *batch_.rows[variable];
     const absl::Span<float> whole = sink_->Buffer(variable);
     std::fill(whole.begin(), whole.end(), 0.0f);
-    CopyToRuns(gradient, RunsOf(rows.rows, rows.width, {0, ElementsOf(variables_[variable])}),
-               sizeof(float), whole.data());
+    CopyToRuns(gradient, RunsOf(rows.rows, rows.width, {0, whole.size()}), sizeof(float),
+               whole.data());
   }
 
   const CompactBatch& batch_;
-  const std::vector<VariableSpec>& variables_;
   GradientSet* const compact_;
   GradientSink* const sink_;
+  std::vector<absl::Span<float>> places_;  // Of tables' gradients, once they are asked for.
 };
 
 }  // namespace
@@ -267,7 +278,7 @@ absl::StatusOr<BatchResult> CompactModel::TrainOn(const Batch& batch, bool is_st
   CopyRows(*current_);
   within_train_ = true;
   const auto trained = absl::MakeCleanup([this] { within_train_ = false; });
-  RowSink sink(*current_, plan_.variables, gradients_.get(), gradients);
+  RowSink sink(*current_, gradients_.get(), gradients);
   return model_->Train(current_->batch, seed, &sink);
 }
 
