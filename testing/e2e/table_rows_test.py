@@ -24,22 +24,30 @@ model {
   layers { dense { units: 1 } }
   loss: BINARY_CROSSENTROPY
 }
-data {
-  train {
-    csv {
-      files: "words.csv"
-      columns { name: "a" feature: "words" hash { buckets: 3000 } as_id: true }
-      columns { name: "b" feature: "words" hash { buckets: 3000 } as_id: true }
-      columns { name: "c" feature: "next" hash { buckets: 3000 } as_id: true }
-      label { name: "y" }
-    }
-  }
-}
+data { train { %(data)s } }
 optimizer { %(optimizer)s }
 %(mode)s
-batch_size: 32
-steps: 60
+batch_size: %(batch)d
+steps: %(steps)d
 seed: 7
+"""
+
+WORDS = """
+  csv {
+    files: "words.csv"
+    columns { name: "a" feature: "words" hash { buckets: 3000 } as_id: true }
+    columns { name: "b" feature: "words" hash { buckets: 3000 } as_id: true }
+    columns { name: "c" feature: "next" hash { buckets: 3000 } as_id: true }
+    label { name: "y" }
+  }
+"""
+# Of any length: the longest need more rows than there is room for at first.
+LISTS = """
+  tfrecord {
+    files: "lists.tfrecord"
+    features { key: "words" type: INT64 ragged: true }
+    label { key: "y" type: INT64 }
+  }
 """
 
 # One that takes the same table.
@@ -47,32 +55,6 @@ SHARED = """
   layers { name: "next-word" inputs: "next" variables_of: "word"
            embedding { input_dim: %(rows)d output_dim: 8 pooling: SUM } }
   layers { inputs: "word" inputs: "next-word" concatenate {} }
-"""
-
-
-# Of lists of any length: the longest need more rows than there is room for at first.
-LISTS = """
-name: "lists"
-model {
-  layers { name: "word" inputs: "words" embedding { input_dim: %(rows)d output_dim: 8 pooling: MEAN } }
-  layers { dense { units: 4 activation: RELU } }
-  layers { dense { units: 1 } }
-  loss: BINARY_CROSSENTROPY
-}
-data {
-  train {
-    tfrecord {
-      files: "lists.tfrecord"
-      features { key: "words" type: INT64 ragged: true }
-      label { key: "y" type: INT64 }
-    }
-  }
-}
-optimizer { adagrad {} }
-%(mode)s
-batch_size: 4
-steps: 120
-seed: 7
 """
 
 
@@ -128,9 +110,10 @@ class TableRowsTest(unittest.TestCase):
             lists += record(words=words, y=[len(words) % 2])
         (cls.directory / "lists.tfrecord").write_bytes(lists)
 
-    def write_job(self, rows, optimizer, mode="synchronous { replicas: 2 }", shared="", job=JOB):
+    def write_job(self, rows, optimizer, mode="synchronous { replicas: 2 }", shared="", data=WORDS, batch=32, steps=60):
         path = self.directory / f"job-{rows}.textproto"
-        path.write_text(job % {"rows": rows, "optimizer": optimizer, "mode": mode, "shared": shared % {"rows": rows}})
+        path.write_text(JOB % {"rows": rows, "optimizer": optimizer, "mode": mode, "shared": shared % {"rows": rows},
+                               "data": data, "batch": batch, "steps": steps})
         return path
 
     def train(self, rows, optimizer, *arguments, **job):
@@ -167,8 +150,9 @@ class TableRowsTest(unittest.TestCase):
     def test_bits_of_lists_that_need_more_room_than_is_likely(self):
         for mode in ["synchronous { replicas: 2 }", "asynchronous { staleness_bound: 0 }"]:
             with self.subTest(mode):
-                whole = self.train(LARGE - 1, "", "--ps=2", "--workers=1", mode=mode, job=LISTS)
-                self.assert_same(self.train(LARGE, "", "--ps=2", "--workers=1", mode=mode, job=LISTS), whole)
+                job = {"mode": mode, "data": LISTS, "batch": 4, "steps": 120}
+                whole = self.train(LARGE - 1, "adagrad {}", "--ps=2", "--workers=1", **job)
+                self.assert_same(self.train(LARGE, "adagrad {}", "--ps=2", "--workers=1", **job), whole)
 
     def test_rounded_on_the_wire(self):
         rounded = ["--set", "precision.wire=BFLOAT16", "--ps=2", "--workers=2"]

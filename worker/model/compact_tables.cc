@@ -5,9 +5,20 @@
 
 #include "worker/model/layer_plan.h"
 #include "worker/model/memory_budget.h"
-#include "worker/model/shape.h"
 
 namespace millrace::worker {
+namespace {
+
+void NumberIds(const Tensor& ids, const DistinctRows& rows, Tensor* numbers) {
+  numbers->ends = ids.ends;
+  numbers->ids.clear();
+  for (const int64_t id : ids.ids) {
+    numbers->ids.push_back(static_cast<int64_t>(rows.IndexOf(id)));
+  }
+}
+
+}  // namespace
+
 CompactTables::CompactTables(const ModelPlan& plan)
     : plan_(plan),
       tables_(FindTableRows(plan_)),
@@ -67,13 +78,9 @@ const CompactTables::Numbers& CompactTables::NumbersOf(size_t feature, size_t ro
 }
 
 CompactTables::Rooms CompactTables::RoomsFor(size_t batch) const {
-  Rooms rooms(tables_.size());
-  for (size_t i = 0; i < tables_.size(); ++i) {
-    for (const size_t index : tables_[i].features) {
-      const TensorSpec& feature = plan_.features[index];
-      rooms[i] += batch * (feature.ragged ? kLikelyRaggedIds : ElementCount(feature.shape));
-    }
-    rooms[i] = std::min(rooms[i], tables_[i].rows);
+  Rooms rooms;
+  for (const TableRows& table : tables_) {
+    rooms.push_back(MostRowsOfBatch(table, plan_, batch, kLikelyRaggedIds));
   }
   return rooms;
 }
@@ -147,13 +154,7 @@ void CompactTables::Translate(const Batch& batch, CompactBatch* compact) const {
     const DistinctRows rows = RowsOfBatch(row_sets_[set].features, row_sets_[set].rows, batch);
     for (const Numbers& numbers : numbers_) {
       if (numbers.row_set != set) continue;
-      const Tensor& from = batch.features[numbers.feature];
-      Tensor& numbered = to.features[numbers.place];
-      numbered.ends = from.ends;
-      numbered.ids.clear();
-      for (const int64_t id : from.ids) {
-        numbered.ids.push_back(static_cast<int64_t>(rows.IndexOf(id)));
-      }
+      NumberIds(batch.features[numbers.feature], rows, &to.features[numbers.place]);
     }
     for (size_t i = 0; i < tables_.size(); ++i) {
       if (tables_[i].width == 0 || set_of_[i] != set) continue;

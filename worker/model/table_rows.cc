@@ -45,18 +45,23 @@ std::vector<TableRows> FindTableRows(const ModelPlan& plan) {
   return tables;
 }
 
+uint64_t MostRowsOfBatch(const TableRows& table, const ModelPlan& plan, size_t batch,
+                         size_t ragged_ids) {
+  uint64_t ids = 0;
+  for (const size_t index : table.features) {
+    const TensorSpec& feature = plan.features[index];
+    ids += batch * (feature.ragged ? ragged_ids : ElementCount(feature.shape));
+  }
+  return std::min(ids, table.rows);
+}
+
 double ElementsWithoutGradients(const ModelPlan& plan, size_t batch) {
   const std::vector<TableRows> tables = FindTableRows(plan);
   double sum = 0;
   for (size_t i = 0; i < plan.variables.size(); ++i) {
     const TableRows& table = tables[i];
     if (table.width == 0 || plan.variables[i].update().has_frozen()) continue;
-    size_t ids = 0;
-    for (const size_t index : table.features) {
-      const TensorSpec& feature = plan.features[index];
-      if (!feature.ragged) ids += batch * ElementCount(feature.shape);
-    }
-    const uint64_t others = table.rows - std::min<uint64_t>(ids, table.rows);
+    const uint64_t others = table.rows - MostRowsOfBatch(table, plan, batch, /*ragged_ids=*/0);
     sum += static_cast<double>(others) * static_cast<double>(table.width);
   }
   return sum;

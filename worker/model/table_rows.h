@@ -28,6 +28,11 @@ inline constexpr uint64_t kLeastTableElements = uint64_t{1} << 16;
 // regularized: that would change all of them. So a step's result does not depend on other rows.
 std::vector<TableRows> FindTableRows(const ModelPlan& plan);
 
+// How many rows of the table a batch has at most, where its ragged features have so many ids an
+// example.
+uint64_t MostRowsOfBatch(const TableRows& table, const ModelPlan& plan, size_t batch,
+                         size_t ragged_ids);
+
 // Elements of tables that are not frozen, and that a step of `batch` examples gives no gradient of,
 // at least. How many ids there are in ragged features is not known, and taken for none.
 double ElementsWithoutGradients(const ModelPlan& plan, size_t batch);
