@@ -26,6 +26,8 @@ namespace {
 
 // They are threads of this process and dial at once; a machine may be busy.
 constexpr absl::Duration kJoinTimeout = absl::Minutes(2);
+// How long a worker may take to open the data.
+constexpr absl::Duration kPlanTimeout = absl::Hours(24);
 
 class EmbeddedClusterImpl final : public EmbeddedCluster {
  public:
@@ -81,6 +83,8 @@ absl::Status EmbeddedClusterImpl::StartCoordinator() {
   coordinator::CoordinatorOptions options;
   options.data_dir = absl::StrCat(directory_, "/coordinator");
   options.min_ps = options_.ps;
+  // Whoever waits for it sees that, and can interrupt.
+  options.plan_timeout = kPlanTimeout;
   MILLRACE_ASSIGN_OR_RETURN(coordinator_, coordinator::Coordinator::Start(options));
   return absl::OkStatus();
 }

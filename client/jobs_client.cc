@@ -17,6 +17,7 @@
 #include "common/status_macros.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
 #include "protos/job.grpc.pb.h"
 
 namespace millrace::client {
@@ -106,8 +107,14 @@ class GrpcJobsClient final : public JobsClient {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // CANCELLED: interrupted.
   absl::Status PauseUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsConnected() const {
+    return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
   // Of an attempt that has just failed.
   FailedBy WhoFailed() const;
+  // One attempt. Where that lasts the coordinator is there, and what it waits for is told.
+  absl::Status SubmitOnce(const SubmitJobRequest& request, SubmitJobResponse* response,
+                          Outage* outage, bool* told);
   absl::Status WatchOnce(const std::string& job_id,
                          const std::function<void(const JobEvent&)>& on_event,
                          WatchPosition* position, Outage* outage);
@@ -165,8 +172,7 @@ absl::Status GrpcJobsClient::PauseUntil(absl::Time time) {
 // gRPC tells the server's UNAVAILABLE from its own by nothing but the connection: the server's came
 // on one that still stands.
 FailedBy GrpcJobsClient::WhoFailed() const {
-  return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY ? FailedBy::kCoordinator
-                                                                            : FailedBy::kConnection;
+  return IsConnected() ? FailedBy::kCoordinator : FailedBy::kConnection;
 }
 
 template <typename Request, typename Response>
@@ -201,10 +207,41 @@ absl::StatusOr<std::string> GrpcJobsClient::Submit(const JobSpec& spec) {
   SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_request_id(RandomToken());
-  MILLRACE_ASSIGN_OR_RETURN(
-      const SubmitJobResponse response,
-      Call("SubmitJob", &Jobs::Stub::SubmitJob, request, options_.submit_timeout));
-  return response.job_id();
+  Outage outage = MakeOutage("SubmitJob", options_.submit_patience);
+  bool told = false;
+  while (true) {
+    SubmitJobResponse response;
+    const absl::Status status = SubmitOnce(request, &response, &outage, &told);
+    if (status.ok()) return response.job_id();
+    if (interrupted()) return absl::CancelledError("interrupted");
+    if (!absl::IsUnavailable(status)) return status;
+    MILLRACE_RETURN_IF_ERROR(PauseAfter(status, WhoFailed(), &outage));
+  }
+}
+
+// It has no deadline: workers have that of the coordinator, and that the other end is there is what
+// the channel's keepalive watches.
+absl::Status GrpcJobsClient::SubmitOnce(const SubmitJobRequest& request,
+                                        SubmitJobResponse* response, Outage* outage, bool* told) {
+  Attempt attempt(this, absl::InfiniteDuration());
+  grpc::CompletionQueue queue;
+  const auto call = stub_->AsyncSubmitJob(attempt.context(), request, &queue);
+  grpc::Status status;
+  call->Finish(response, &status, /*tag=*/nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.AsyncNext(&tag, &ok, SystemDeadline(options_.planning_is_long)) ==
+         grpc::CompletionQueue::TIMEOUT) {
+    if (!IsConnected()) continue;
+    outage->Over();
+    if (!std::exchange(*told, true) && options_.on_wait) {
+      options_.on_wait("waits for a worker that compiles the model and opens the data");
+    }
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return Told(status);
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Get(const std::string& job_id) {

@@ -28,12 +28,17 @@ struct JobsClientOptions {
   std::string address;
   // How long a call may take, all its attempts together.
   absl::Duration timeout = absl::Seconds(30);
-  // The same for Submit, where a worker compiles the model and reads the data first.
-  absl::Duration submit_timeout = absl::Minutes(3);
+  // How long Submit goes on trying while the coordinator cannot be reached. Once it is reached, a
+  // worker compiles the model and opens the data: how long that may take is up to the coordinator
+  // (its --plan_timeout).
+  absl::Duration submit_patience = absl::Minutes(3);
+  // When `on_wait` is told that this is what Submit waits for.
+  absl::Duration planning_is_long = absl::Seconds(5);
   // How long Watch goes on trying while the coordinator cannot be reached.
   absl::Duration watch_patience = absl::Minutes(10);
   // Told when a call starts to wait, once for each outage: "waits for the coordinator at HOST:PORT:
-  // REASON" where it cannot be reached, "waits, as the coordinator says: REASON" where it answers.
+  // REASON" where it cannot be reached, "waits, as the coordinator says: REASON" where it answers;
+  // and by Submit, see `planning_is_long`.
   // Called by the thread that waits. May be empty.
   std::function<void(const std::string&)> on_wait = nullptr;
   // Measures the durations above. Must outlive the client.

@@ -33,7 +33,7 @@ class JobsClientTest : public ::testing::Test {
     JobsClientOptions options;
     options.address = jobs_.address();
     options.timeout = timeout;
-    options.submit_timeout = timeout;
+    options.submit_patience = timeout;
     options.watch_patience = timeout;
     options.on_wait = [this](const std::string& message) {
       MutexLock lock(&mutex_);
@@ -94,6 +94,23 @@ TEST_F(JobsClientTest, SubmitWhoseReplyIsLostTakesTheJobOnce) {
   ASSERT_THAT(jobs_.submissions(), SizeIs(3));
   EXPECT_EQ(jobs_.submissions()[0].request_id(), jobs_.submissions()[2].request_id());
   EXPECT_THAT(*client->List(), SizeIs(1));
+}
+
+// It was given up after three minutes, with a message that blamed the coordinator.
+TEST_F(JobsClientTest, SubmitWaitsForAWorkerAsLongAsTheCoordinatorDoes) {
+  jobs_.HoldSubmissions();
+  JobsClientOptions options;
+  options.address = jobs_.address();
+  options.submit_patience = absl::ZeroDuration();
+  options.planning_is_long = absl::Milliseconds(1);
+  std::vector<std::string> told;
+  options.on_wait = [&](const std::string& message) {
+    told.push_back(message);
+    jobs_.ReleaseSubmissions();
+  };
+  const auto job_id = (*JobsClient::Create(std::move(options)))->Submit(JobSpec());
+  EXPECT_TRUE(job_id.ok()) << job_id.status();
+  EXPECT_THAT(told, ElementsAre("waits for a worker that compiles the model and opens the data"));
 }
 
 TEST_F(JobsClientTest, TwoSubmissionsAreTwoJobs) {

@@ -46,7 +46,7 @@ struct CoordinatorOptions {
   int max_running_jobs = 16;
   int max_pending_jobs = 2000;
   // How long a worker may take to compile a submitted model and open its data.
-  absl::Duration plan_timeout = absl::Seconds(60);
+  absl::Duration plan_timeout = absl::Minutes(10);
   // Shards of jobs that ended are kept, readable, until this many newer jobs have ended.
   int retained_jobs = 16;
   // Jobs that ended are forgotten altogether, the oldest first, when this many newer ones have

@@ -90,9 +90,10 @@ void CommandDeclaration::AddTrain() {
       ->type_name("BOOL")
       ->excludes(cluster);
   train
-      ->add_option("--state_dir", Of(train)->state_dir,
-                   "Keep the embedded cluster's state in DIR: a run that was killed goes on where "
-                   "it was when it is started again")
+      ->add_option(
+          "--state_dir", Of(train)->state_dir,
+          "Keep the embedded cluster's state in DIR: a run that was killed goes on from its "
+          "newest cuts when it is started again")
       ->type_name("DIR")
       ->excludes(cluster);
   AddBest(train)->needs(AddExportFile(train, "--export"));

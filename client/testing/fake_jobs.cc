@@ -145,6 +145,12 @@ void FakeJobs::HoldSubmissions() {
   hold_submissions_ = true;
 }
 
+void FakeJobs::ReleaseSubmissions() {
+  MutexLock lock(&mutex_);
+  hold_submissions_ = false;
+  changed_.SignalAll();
+}
+
 void FakeJobs::HoldCheckpoints() {
   MutexLock lock(&mutex_);
   hold_checkpoints_ = true;

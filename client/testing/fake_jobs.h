@@ -52,8 +52,9 @@ class FakeJobs final : public Jobs::Service {
   void BreakNextWatches(std::vector<std::pair<int, grpc::Status>> breaks)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // From now on SubmitJob answers nobody: it waits until its client goes away.
+  // From now on SubmitJob answers nobody: it waits until its client goes away, or for the release.
   void HoldSubmissions() ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleaseSubmissions() ABSL_LOCKS_EXCLUDED(mutex_);
   // The same for CheckpointJob.
   void HoldCheckpoints() ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on CancelJob ends no job: it returns the status as it is.

@@ -22,8 +22,9 @@
 namespace millrace::coordinator {
 namespace {
 
-// How many workers are asked in the time that one may take.
-constexpr int kWorkersAsked = 3;
+// A worker that has not answered for this long may hang, or have much data to open: another one is
+// asked as well. Each further one is asked after twice the time: all of them read the data.
+constexpr absl::Duration kAskAnother = absl::Seconds(20);
 // How soon a cancellation is noticed that wakes nobody.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
 
@@ -218,6 +219,7 @@ absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeou
   const absl::Time deadline = start + timeout;
   Poll poll(this, spec, lost);
   absl::Time ask_at = start;
+  absl::Duration patience = kAskAnother;
   for (uint64_t seen = 0;;) {
     if (cancelled()) return absl::CancelledError("cancelled while a worker compiled the model");
     MILLRACE_ASSIGN_OR_RETURN(auto plan, poll.Collect());
@@ -232,7 +234,8 @@ absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeou
     }
     if (now >= ask_at || poll.nobody_is_asked()) {
       poll.AskNext();
-      ask_at = now + timeout / kWorkersAsked;
+      ask_at = now + patience;
+      patience *= 2;
       if (poll.nobody_is_asked()) return poll.Refusal();
     }
     MILLRACE_ASSIGN_OR_RETURN(seen, Wait(seen, std::min({deadline, ask_at, now + kLongestWait})));

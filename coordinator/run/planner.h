@@ -42,9 +42,9 @@ class Planner {
   Planner(MemberRegistry* registry, Clock* clock) : registry_(registry), clock_(clock) {}
 
   // Blocks until a worker has answered. Asks another one when a worker leaves, cannot answer now,
-  // answers what makes no sense (see CheckPlan), or takes a third of `timeout`, and takes the first
-  // answer. Workers that owe answers for other specs, of calls that have ended as well, are
-  // asked last.
+  // answers what makes no sense (see CheckPlan), or takes 20 s (then 40 s, 80 s, and so on), and
+  // takes the first answer. Workers that owe answers for other specs, of calls that have ended as
+  // well, are asked last.
   // `lost` collects the workers that went while they were at it and had not said that they leave,
   // from call to call for one job; as soon as there are kMostLost planning ends. INVALID_ARGUMENT:
   // the model or the data is wrong. FAILED_PRECONDITION: the job seems to kill its workers, and

@@ -35,7 +35,7 @@ struct RunnerEnvironment {
   Planner* planner = nullptr;
   int min_ps = 1;
   absl::Duration member_timeout = absl::Minutes(10);
-  absl::Duration plan_timeout = absl::Seconds(60);
+  absl::Duration plan_timeout = absl::Minutes(10);
   absl::Duration restore_grace = absl::Minutes(2);
   Clock* clock = Clock::Real();
   FileSystemPtr file_system = RealFileSystem();  // Of checkpoints.
