@@ -65,6 +65,7 @@ class Attempt {
   // What becomes of what the server may still have or send.
   enum class Rest {
     kDropped,  // The streams are broken: it forgets what it has, and sends no more.
+    kSilent,   // The connections are given up with all their streams: nothing may come through.
     kIgnored,  // Nothing is left there, or it does no harm.
   };
 
@@ -110,7 +111,7 @@ class StreamAttempt : public Attempt,
                       public PendingCall<Answer>,
                       public std::enable_shared_from_this<StreamAttempt<Answer>> {
  public:
-  // `connections` must outlive the calls to Send.
+  // `connections` must outlive the calls to Send and Close.
   StreamAttempt(uint64_t id, ServerConnections* connections, std::shared_ptr<Monitor> monitor,
                 Clock* clock)
       : Attempt(id, std::move(monitor), clock), connections_(connections) {}
@@ -201,6 +202,7 @@ class StreamAttempt : public Attempt,
   void Leave(CallStream<Answer>* stream, Rest rest) {
     stream->Forget(id_);
     if (rest == Rest::kDropped) stream->Cancel();
+    if (rest == Rest::kSilent) connections_->GiveUp(*stream);
   }
 
   ServerConnections* const connections_;

@@ -93,6 +93,11 @@ class CallStream final : public Stream {
     dropped = DropLocked(id);
   }
 
+  void Break(const absl::Status& reason) override {
+    this->Cancel();
+    for (const auto& [id, call] : TakeCalls()) call->OnBroken(reason);
+  }
+
   // Requests that await answers.
   size_t calls() const { return count_.load(std::memory_order_relaxed); }
 
@@ -134,18 +139,26 @@ class CallStream final : public Stream {
   }
 
   void OnBroken(const grpc::Status& status) override {
-    absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls;
     absl::Status reason = FromGrpcStatus(status);
     {
       MutexLock lock(&mutex_);
-      calls.swap(calls_);
-      count_ = 0;
       if (!failure_.ok()) reason = failure_;
     }
-    for (const auto& [id, call] : calls) call->OnBroken(reason);
+    for (const auto& [id, call] : TakeCalls()) call->OnBroken(reason);
   }
 
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  using Calls = absl::flat_hash_map<uint64_t, std::shared_ptr<Call>>;
+
+  // Nobody else will tell them anything.
+  Calls TakeCalls() {
+    Calls calls;
+    MutexLock lock(&mutex_);
+    calls.swap(calls_);
+    count_ = 0;
+    return calls;
+  }
+
+  Calls calls_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> count_{0};  // Of calls_; looked at without the lock to choose a stream.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Why we have broken the stream.
 };

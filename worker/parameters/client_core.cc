@@ -1,5 +1,7 @@
 #include "worker/parameters/client_core.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,8 +14,41 @@
 namespace millrace::worker {
 namespace {
 
-// gRPC ends cancelled streams at once, unless its threads are kept from running.
-constexpr absl::Duration kShutdownPatience = absl::Seconds(30);
+// gRPC ends cancelled streams at once, but for one on which it is writing to a connection that
+// takes nothing: that ends with the connection, up to 80 s later.
+constexpr absl::Duration kShutdownPatience = absl::Seconds(1);
+
+// Of clients that are gone: those whose streams gRPC has not ended. Thread-safe.
+class LeftMonitors {
+ public:
+  static LeftMonitors& Get() {
+    static auto* const left = new LeftMonitors;
+    return *left;
+  }
+
+  void Add(std::shared_ptr<Monitor> monitor) {
+    MutexLock lock(&mutex_);
+    monitors_.push_back(std::move(monitor));
+  }
+
+  // Destroys the streams that have ended since.
+  void DestroyEndedStreams() {
+    std::vector<std::shared_ptr<void>> ended;  // Destroyed without the locks.
+    MutexLock lock(&mutex_);
+    for (auto it = monitors_.begin(); it != monitors_.end();) {
+      const std::shared_ptr<Monitor> monitor = *it;
+      MutexLock monitor_lock(&monitor->mutex);
+      std::move(monitor->ended_streams.begin(), monitor->ended_streams.end(),
+                std::back_inserter(ended));
+      monitor->ended_streams.clear();
+      it = monitor->live_streams == 0 ? monitors_.erase(it) : it + 1;
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Monitor>> monitors_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace
 
@@ -26,6 +61,7 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
       pull_patience_(layout_.shards.size()),
       knows_rows_(layout_.shards.size()),
       next_id_(absl::Uniform<uint64_t>(absl::BitGen())) {
+  LeftMonitors::Get().DestroyEndedStreams();
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];
     if (connections == nullptr) {
@@ -38,16 +74,22 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
 
 ClientCore::~ClientCore() {
   Cancel();
+  if (!AwaitEndOfStreams()) LeftMonitors::Get().Add(monitor_);
+}
+
+bool ClientCore::AwaitEndOfStreams() {
   const absl::Time deadline = Clock::Real()->Now() + kShutdownPatience;
   std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
   MutexLock lock(&monitor_->mutex);
   while (monitor_->live_streams > 0) {
     if (!Clock::Real()->WaitUntil(&monitor_->changed, &monitor_->mutex, deadline)) continue;
     LOG(WARNING) << "job " << job_id_ << ": gRPC still holds " << monitor_->live_streams
-                 << " cancelled streams after " << kShutdownPatience << "; going on without them";
-    break;
+                 << " cancelled streams after " << kShutdownPatience
+                 << "; they end with their connections";
+    return false;
   }
   ended.swap(monitor_->ended_streams);
+  return true;
 }
 
 void ClientCore::Cancel() {

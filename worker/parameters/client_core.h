@@ -26,7 +26,8 @@ class ClientCore {
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
-  // Cancels, and waits until gRPC has let go of all streams.
+  // Cancels, and waits a second at most until gRPC has let go of all streams. Those that it still
+  // holds then are destroyed by a client that is made later.
   ~ClientCore();
 
   const std::string& job_id() const { return job_id_; }
@@ -67,6 +68,9 @@ class ClientCore {
   absl::Status CancelledStatus() const;
 
  private:
+  // Whether gRPC has let go of all streams.
+  bool AwaitEndOfStreams();
+
   const std::string job_id_;
   const Layout layout_;
   const ParameterClientOptions options_;

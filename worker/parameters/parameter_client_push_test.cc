@@ -1,6 +1,8 @@
 // Pushes against fake servers, on loopback.
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <set>
 #include <thread>
@@ -10,11 +12,13 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/net/channel.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/parameters/fake_parameter_server.h"
 #include "worker/parameters/parameter_client.h"
+#include "worker/parameters/relay.h"
 #include "worker/parameters/test_cluster.h"
 
 namespace millrace::worker {
@@ -23,6 +27,7 @@ namespace {
 using ::millrace::testing::FakeParameterServer;
 using ::millrace::testing::kLarge;
 using ::millrace::testing::kSmall;
+using ::millrace::testing::Relay;
 using ::millrace::testing::TestCluster;
 using ::millrace::testing::Values;
 using ::millrace::testing::Verdict;
@@ -41,6 +46,17 @@ absl::Status PushStep(TestCluster* cluster, ParameterClient* client, uint64_t st
   const auto push = client->StartPush(step, 32);
   TestCluster::AddAll(Gradients(*cluster, step), push.get());
   return push->Wait(Soon());
+}
+
+// With little patience.
+ParameterClientOptions Through(const Relay* relay) {
+  ParameterClientOptions options;
+  options.connections_per_server = 1;
+  options.call_timeout = absl::Milliseconds(50);
+  options.connect = [relay](const std::string&) {
+    return CreateChannel(relay->address(), /*bulk=*/true);
+  };
+  return options;
 }
 
 Values Negative(Values values) {
@@ -340,6 +356,42 @@ TEST(ParameterClientPushTest, SmallPushThatIsMadeAgainDisturbsNoOther) {
   const auto client = cluster.NewClient(options);
   ASSERT_EQ(PushStep(&cluster, client.get(), 3), absl::OkStatus());
   EXPECT_EQ(cluster.server(0).counters().push_streams, 1);
+}
+
+// It was sent again on the same connection, until the system gave that up.
+TEST(ParameterClientPushTest, PushThatNothingIsHeardOfGoesOnAnotherConnection) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  Relay relay(cluster.server(0).address());
+  const auto client = cluster.NewClient(Through(&relay));
+  ASSERT_EQ(PushStep(&cluster, client.get(), 1), absl::OkStatus());
+  relay.Hold();
+  EXPECT_EQ(PushStep(&cluster, client.get(), 2), absl::OkStatus());
+}
+
+// A worker stood still for half a minute where its client was made anew.
+TEST(ParameterClientPushTest, ClientGoesWithoutAConnectionThatTakesNothingAndItsStreamsGoLater) {
+  TestCluster cluster({uint64_t{64} * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  auto relay = std::make_unique<Relay>(cluster.server(0).address());
+  auto client = cluster.NewClient(Through(relay.get()));
+  Values values = cluster.MakeValues(0);
+  ASSERT_EQ(client->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
+  relay->Hold();
+  std::promise<void> let_go;
+  {
+    const auto push = client->StartPush(0, 32);
+    TestCluster::AddAll(std::shared_ptr<const Values>(new Values(cluster.MakeValues(0)),
+                                                      [&let_go](const Values* gradients) {
+                                                        delete gradients;
+                                                        let_go.set_value();
+                                                      }),
+                        push.get());
+    EXPECT_TRUE(absl::IsDeadlineExceeded(push->Wait(Clock::Real()->Now())));
+  }
+  client.reset();
+  relay.reset();  // With it go the connections.
+  EXPECT_EQ(let_go.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  const auto next = cluster.NewClient();
+  EXPECT_EQ(next->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
 }
 
 // What is sent again on a slow network takes the place of what would arrive.

@@ -18,6 +18,9 @@ constexpr uint64_t kSlowestBytesPerSecond = 1 << 20;
 constexpr int kMaxDoublings = 6;
 constexpr int kMaxPatience = 3;
 
+// What people are told of times.
+constexpr absl::Duration kShownTime = absl::Milliseconds(10);
+
 // A network may lose messages and damage them, and another server may answer at the address for a
 // moment; a server with which that goes on, for some seconds, is wrong.
 constexpr int kMaxFaultyAttempts = 5;
@@ -179,14 +182,14 @@ void RetriedCalls::LearnPatience() {
 void RetriedCalls::GiveUp(size_t index, absl::Duration limit, absl::Time now, Findings* findings) {
   Part& part = parts_[index];
   // What is small is asked for again on whatever stream comes first; should that be of no use
-  // either, the stream itself may be to blame.
+  // either, the connection itself may be to blame.
   const bool harmless = part.bytes <= kLittleBytes && part.silences == 0;
   findings->to_close.emplace_back(part.attempt,
-                                  harmless ? Attempt::Rest::kIgnored : Attempt::Rest::kDropped);
+                                  harmless ? Attempt::Rest::kIgnored : Attempt::Rest::kSilent);
   ++part.silences;
   part.given_up = limit;
-  part.last_failure = absl::DeadlineExceededError(
-      absl::StrCat("nothing came for ", absl::FormatDuration(limit), "; asked again"));
+  part.last_failure = absl::DeadlineExceededError(absl::StrCat(
+      "nothing came for ", absl::FormatDuration(absl::Trunc(limit, kShownTime)), "; asked again"));
   DoAgain(index, AfterSilence(index), now, findings);
 }
 

@@ -49,6 +49,22 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
 template std::shared_ptr<PushStream> ServerConnections::LeastLoaded<PushAnswer>();
 template std::shared_ptr<PullStream> ServerConnections::LeastLoaded<PullAnswer>();
 
+void ServerConnections::GiveUp(Stream& stream) {
+  Slot given_up;
+  {
+    MutexLock lock(&mutex_);
+    for (Slot& slot : slots_) {
+      if (slot.push.get() == &stream || slot.pull.get() == &stream) {
+        given_up = std::exchange(slot, Slot());
+      }
+    }
+  }
+  const absl::Status reason = absl::UnavailableError("nothing comes on the connection");
+  stream.Break(reason);
+  if (given_up.push != nullptr) given_up.push->Break(reason);
+  if (given_up.pull != nullptr) given_up.pull->Break(reason);
+}
+
 void ServerConnections::DestroyEndedStreams() {
   std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
   MutexLock lock(&monitor_->mutex);

@@ -30,6 +30,11 @@ class ServerConnections {
   template <typename Answer>
   std::shared_ptr<CallStream<Answer>> LeastLoaded() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Nothing came on that stream for too long. Its connection may be dead, which the system finds
+  // out much later, and until then it sends what it holds again more and more rarely. What comes
+  // next is sent on a new one; other requests on the old one are broken.
+  void GiveUp(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
   int connections() const { return connections_; }
 
   // Breaks all streams.

@@ -35,6 +35,10 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   // Breaks the stream, here and at the server. Messages not yet written are dropped.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The same; whoever waits for answers is told the reason now, and not when gRPC is done with the
+  // stream: that may take until it gives up the connection.
+  virtual void Break(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_) = 0;
+
   // False from the moment that it is known to be broken on.
   bool open() const { return open_.load(std::memory_order_relaxed); }
 
