@@ -155,9 +155,10 @@ class Dispatcher {
   JobView View(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sends an evaluation to one of the workers that are ready for the job, in turn; nothing where
-  // there is none. One that was asked for it before gets it again only if all of them were, and
-  // those that do not answer evaluations come after the others. While others can train, workers
-  // that were asked get no leases until EndEvaluation.
+  // there is none. One that was asked for it before gets it again only if all of them were; those
+  // that do not answer evaluations, then those that are late with a step or give steps back, and
+  // then those that are slow come after the others. While others can train, workers that were asked
+  // get no leases until EndEvaluation.
   absl::optional<uint64_t> SendEvaluate(const Evaluate& evaluate) ABSL_LOCKS_EXCLUDED(mutex_);
   // A worker has answered an evaluation, of whatever job, or was given up in one. Those that are
   // new count as answering.
@@ -232,6 +233,8 @@ class Dispatcher {
   uint64_t LeaseSize(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double BusyUntil(const JobDispatch& job, uint64_t worker, uint32_t free_slots) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasTrouble(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -84,18 +84,26 @@ absl::optional<uint64_t> Dispatcher::BestWorker(const JobDispatch& job,
   return best;
 }
 
-// Whether the worker has steps of the job that come before the next one to take (so that they do
-// not wait for it), and is late with none.
-bool Dispatcher::GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const {
+// Whether the worker gives steps of the job back, or is late with one. It may not reach a server.
+bool Dispatcher::HasTrouble(const JobDispatch& job, uint64_t worker) const {
   const absl::Time now = options_.clock->Now();
   const Standing& standing = job.standings.at(worker);
-  if (standing.faults > 0 || now < standing.not_before || IsEvaluating(worker)) return false;
-  bool has_earlier = false;
-  for (const auto& [out, expired] : job.tracker.OutTo(worker)) {
-    if (expired || LateAt(job, out) <= now) return false;
-    has_earlier |= out.step < job.tracker.NextToTake();
-  }
-  return has_earlier;
+  if (standing.faults > 0 || now < standing.not_before) return true;
+  const auto steps = job.tracker.OutTo(worker);
+  return std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
+    const auto& [out, expired] = step;
+    return expired || LateAt(job, out) <= now;
+  });
+}
+
+// Whether the worker has steps of the job that come before the next one to take (so that they do
+// not wait for it), and no trouble with any.
+bool Dispatcher::GetsOnWithItsSteps(const JobDispatch& job, uint64_t worker) const {
+  if (HasTrouble(job, worker) || IsEvaluating(worker)) return false;
+  const auto steps = job.tracker.OutTo(worker);
+  return std::any_of(steps.begin(), steps.end(), [&job](const auto& step) {
+    return step.first.step < job.tracker.NextToTake();
+  });
 }
 
 // See hold_back.h. Where a worker is held back, what others report next hands out again.

@@ -14,12 +14,14 @@ absl::optional<uint64_t> Dispatcher::SendEvaluate(const Evaluate& evaluate) {
   JobDispatch& job = found->second;
   if (job.evaluation_id != evaluate.evaluation_id()) job.evaluating.clear();
   job.evaluation_id = evaluate.evaluation_id();
-  const auto comes_later = [&job, last = evaluated_](uint64_t worker, const Worker& state) {
+  const auto comes_later = [&](uint64_t worker,
+                               const Worker& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::make_tuple(job.evaluating.contains(worker), !state.answers_evaluations,
-                           worker <= last);
+                           HasTrouble(job, worker), job.standings.at(worker).slowness > kSlow,
+                           worker <= evaluated_);
   };
   absl::optional<uint64_t> chosen;
-  std::tuple<bool, bool, bool> of_chosen;
+  std::tuple<bool, bool, bool, bool, bool> of_chosen;
   for (const auto& [worker, state] : workers_) {
     if (!IsReady(job, worker)) continue;
     if (chosen && comes_later(worker, state) >= of_chosen) continue;

@@ -291,6 +291,21 @@ TEST_F(DispatcherTest, EvaluationGoesToWorkersThatWereNotAskedForItFirst) {
   EXPECT_EQ(dispatcher_.SendEvaluate(a), 1u) << "both were asked";
 }
 
+// It stood behind the push of a worker that could not reach a server, while another one was idle.
+TEST_F(DispatcherTest, EvaluationGoesRatherToWorkersThatAreNotLateAndGiveNoStepsBack) {
+  SetWorkers({{1, 1}, {2, 1}, {3, 1}});
+  Start("a");
+  clock_.Advance(absl::Seconds(1));
+  Done(2, 2);  // Worker 3's: the pace is known.
+  clock_.Advance(absl::Seconds(10));
+  const size_t last = outbox_.leases.size() - 1;
+  ASSERT_EQ(outbox_.workers[last], 3u);
+  EXPECT_EQ(GiveBack(last), 1);
+  Evaluates("a", 1);
+  Done(1, 1);  // Worker 2 is not late any more.
+  Evaluates("a", 2);
+}
+
 TEST_F(DispatcherTest, EvaluationIsOfTheWorkersThatWereAskedUntilItEnds) {
   SetWorkers({{1, 1}, {2, 1}});
   Start("a", 1, 0);

@@ -283,6 +283,18 @@ std::vector<Fault> AllFaults() {
        "worker-1 has been evaluating the model for 61 s, and the next step waits for it; nothing "
        "was heard of it for 4 s",
        "worker-1"},
+      {"an evaluation behind a push that does not end",
+       [](ExplainFacts& facts) {
+         facts.dispatch.at_barrier = true;
+         for (WorkerView& worker : facts.dispatch.workers) worker.leases.clear();
+         facts.dispatch.workers[1].evaluates = absl::Seconds(10);
+         SetActivity(facts, 2, Activity::PUSHING, 12, 0, 0, absl::Seconds(13));
+         SetWait(facts, "worker-1, which evaluates", /*stalled=*/true);
+       },
+       "worker-1 has been evaluating the model for 10 s, and the next step waits for it; it has "
+       "been pushing step 12 to shard 0 on ps-0 for 13 s, which answers the coordinator: see what "
+       "is between them",
+       "worker-1"},
       {"a slow worker", [](ExplainFacts& facts) { facts.dispatch.workers[1].slowness = 2.31; },
        "gets on; the slowest worker is worker-1, whose steps take 2.3 times the median", ""},
       {"a worker that lies",

@@ -134,6 +134,9 @@ class WaitFinder {
       if (member != nullptr && member->silent > absl::ZeroDuration()) {
         absl::StrAppend(&sentence, "; nothing was heard of it", For(member->silent));
       }
+      // It may be at a step still, before it evaluates.
+      const std::string call = wording_.LongCallOf(worker);
+      if (!call.empty()) absl::StrAppend(&sentence, "; it ", call);
       waits_.push_back({worker.name, "to evaluate the model", *worker.evaluates, sentence});
     }
   }

@@ -196,8 +196,10 @@ absl::Status Retention::DropPlacements(const JobRecord& record) {
   if (!SetUnderWay(&shards)) return absl::OkStatus();
   const absl::Status status = shards.Drop(record.generation());
   SetUnderWay(nullptr);
-  LOG_IF(INFO, status.ok()) << record.job_id() << ": dropped what is not placed there, the last "
-                            << "of it " << shards.NameOf(record.shards_size() - 1);
+  const auto last = static_cast<uint32_t>(record.shards_size() - 1);
+  LOG_IF(INFO, status.ok() && shards.IsLocated(last))
+      << record.job_id() << ": dropped what is not placed there, the last of it "
+      << shards.NameOf(last);
   return status;
 }
 

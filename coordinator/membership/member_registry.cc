@@ -177,18 +177,18 @@ std::vector<std::shared_ptr<MemberLink>> MemberRegistry::RemoveReplaced(const Me
       ++other;
       continue;
     }
-    const RegisterPs& ps = other->second.ps;
-    if (!newcomer.is_worker && ps.incarnation() != newcomer.ps.incarnation()) RememberReplaced(ps);
     links.push_back(other->second.link);
     other = members_.erase(other);
   }
   return links;
 }
 
-void MemberRegistry::RememberReplaced(const RegisterPs& ps) {
-  std::deque<uint64_t>& incarnations = directories_[ps.directory_id()].replaced;
-  incarnations.push_back(ps.incarnation());
-  if (incarnations.size() > kMaxReplaced) incarnations.pop_front();
+// Also one that was gone when the next one came: it may have been cut off, and come back.
+void MemberRegistry::NoteServed(const RegisterPs& ps) {
+  Directory& directory = directories_[ps.directory_id()];
+  const absl::optional<uint64_t> before = std::exchange(directory.last, ps.incarnation());
+  if (before && *before != ps.incarnation()) directory.replaced.push_back(*before);
+  if (directory.replaced.size() > kMaxReplaced) directory.replaced.pop_front();
   if (directories_.size() <= kManyDirectories) return;
   absl::flat_hash_set<std::string> served;
   for (const auto& [id, member] : members_) {
@@ -215,7 +215,8 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
     CoordinatorMessage welcome;
     *welcome.mutable_welcome()->mutable_heartbeat_period() = ToProto(heartbeat_period_);
     member.link->Send(welcome);
-    members_.emplace(id, std::move(member));
+    const Member& added = members_.emplace(id, std::move(member)).first->second;
+    if (!added.is_worker) NoteServed(added.ps);
   }
   for (const auto& link : replaced) {
     link->Close(absl::AbortedError(absl::StrCat("'", name, "' has joined again")));

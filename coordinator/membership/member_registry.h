@@ -150,9 +150,10 @@ class MemberRegistry final : public Outbox {
     const std::string& name() const { return is_worker ? worker.name() : ps.name(); }
   };
 
-  // A directory that several processes have served.
+  // Which processes have served a directory, by their incarnations.
   struct Directory {
-    std::deque<uint64_t> replaced;  // Incarnations; the last ones, in the order of their losses.
+    absl::optional<uint64_t> last;  // That was taken in last.
+    std::deque<uint64_t> replaced;  // Those before it, the newest last; some of them.
     bool has_copies = false;        // Two processes lived at a time.
   };
 
@@ -165,8 +166,8 @@ class MemberRegistry final : public Outbox {
   // Removes those whose place the newcomer takes; returns their links.
   std::vector<std::shared_ptr<MemberLink>> RemoveReplaced(const Member& newcomer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A ps, still a member, loses its place to another process.
-  void RememberReplaced(const RegisterPs& ps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // This member serves its directory from now on; a process that did so before has lost its place.
+  void NoteServed(const RegisterPs& ps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RememberDeparture(const Member& member, absl::string_view reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyChanged() ABSL_LOCKS_EXCLUDED(mutex_);

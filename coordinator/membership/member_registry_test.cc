@@ -199,6 +199,21 @@ TEST_F(MemberRegistryTest, ServerThatLostItsPlaceIsTakenInWhenNobodyHasIt) {
   EXPECT_TRUE(registry_.AddPs(original, link_).ok());
 }
 
+// It took the place, with a state of long ago, where the copy had come after it was given up.
+TEST_F(MemberRegistryTest, ServerThatWasCutOffDoesNotTakeThePlaceOfACopyThatServes) {
+  const auto original = registry_.AddPs(Ps("p", "d", 1), link_);
+  ASSERT_TRUE(original.ok()) << original.status();
+  registry_.Remove(*original, "no heartbeat");
+  const auto copy = registry_.AddPs(Ps("p", "d", 2), std::make_shared<FakeLink>());
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  MemberMessage heartbeat;
+  heartbeat.mutable_heartbeat();
+  ASSERT_TRUE(registry_.Receive(*copy, heartbeat).ok());
+  EXPECT_EQ(registry_.AddPs(Ps("p", "d", 1), link_).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(registry_.FindPs("d")->id, *copy);
+}
+
 // The one that was refused was started again by its supervisor, took the place as a new process,
 // and so the two went on for ever.
 TEST_F(MemberRegistryTest, CopyThatIsStartedAgainAndAgainDoesNotTakeThePlaceOfALiveServer) {
