@@ -50,19 +50,20 @@ template std::shared_ptr<PushStream> ServerConnections::LeastLoaded<PushAnswer>(
 template std::shared_ptr<PullStream> ServerConnections::LeastLoaded<PullAnswer>();
 
 void ServerConnections::GiveUp(Stream& stream) {
-  Slot given_up;
+  std::vector<Slot> given_up;
   {
     MutexLock lock(&mutex_);
     for (Slot& slot : slots_) {
-      if (slot.push.get() == &stream || slot.pull.get() == &stream) {
-        given_up = std::exchange(slot, Slot());
-      }
+      const bool has_it = slot.push.get() == &stream || slot.pull.get() == &stream;
+      if (has_it || slot.is_idle()) given_up.push_back(std::exchange(slot, Slot()));
     }
   }
   const absl::Status reason = absl::UnavailableError("nothing comes on the connection");
   stream.Break(reason);
-  if (given_up.push != nullptr) given_up.push->Break(reason);
-  if (given_up.pull != nullptr) given_up.pull->Break(reason);
+  for (const Slot& slot : given_up) {
+    if (slot.push != nullptr) slot.push->Break(reason);
+    if (slot.pull != nullptr) slot.pull->Break(reason);
+  }
 }
 
 void ServerConnections::DestroyEndedStreams() {

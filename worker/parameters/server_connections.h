@@ -32,7 +32,8 @@ class ServerConnections {
 
   // Nothing came on that stream for too long. Its connection may be dead, which the system finds
   // out much later, and until then it sends what it holds again more and more rarely. What comes
-  // next is sent on a new one; other requests on the old one are broken.
+  // next is sent on a new one; other requests on the old one are broken. Connections without
+  // requests may be dead too, and are replaced as well.
   void GiveUp(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int connections() const { return connections_; }
@@ -49,6 +50,11 @@ class ServerConnections {
       } else {
         return pull;
       }
+    }
+
+    // Nobody waits for anything.
+    bool is_idle() const {
+      return (push == nullptr || push->calls() == 0) && (pull == nullptr || pull->calls() == 0);
     }
 
     std::shared_ptr<grpc::Channel> channel;
