@@ -28,6 +28,8 @@ namespace {
 constexpr absl::Duration kJoinTimeout = absl::Minutes(2);
 // How long a worker may take to open the data.
 constexpr absl::Duration kPlanTimeout = absl::Hours(24);
+// Servers here do not end before their clients' streams have.
+constexpr absl::Duration kStreamPatience = absl::Seconds(30);
 
 class EmbeddedClusterImpl final : public EmbeddedCluster {
  public:
@@ -119,6 +121,7 @@ absl::Status EmbeddedClusterImpl::StartWorker(int index) {
   options.parameter_client_factory =
       [this](std::string job_id, std::vector<uint64_t> variable_sizes, const Routing& routing,
              worker::ParameterClientOptions client_options) {
+        client_options.stream_patience = kStreamPatience;
         client_options.connect = [this](const std::string& address) { return Connect(address); };
         return worker::ParameterClient::Create(std::move(job_id), std::move(variable_sizes),
                                                routing, client_options);

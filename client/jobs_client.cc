@@ -232,10 +232,10 @@ absl::Status GrpcJobsClient::SubmitOnce(const SubmitJobRequest& request,
   bool ok = false;
   while (queue.AsyncNext(&tag, &ok, SystemDeadline(options_.planning_is_long)) ==
          grpc::CompletionQueue::TIMEOUT) {
-    if (!IsConnected()) continue;
+    if (!IsConnected() || std::exchange(*told, true)) continue;
     outage->Over();
-    if (!std::exchange(*told, true) && options_.on_wait) {
-      options_.on_wait("waits for a worker that compiles the model and opens the data");
+    if (options_.on_wait) {
+      options_.on_wait("waits until a worker has compiled the model and opened the data");
     }
   }
   queue.Shutdown();

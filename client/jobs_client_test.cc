@@ -110,7 +110,7 @@ TEST_F(JobsClientTest, SubmitWaitsForAWorkerAsLongAsTheCoordinatorDoes) {
   };
   const auto job_id = (*JobsClient::Create(std::move(options)))->Submit(JobSpec());
   EXPECT_TRUE(job_id.ok()) << job_id.status();
-  EXPECT_THAT(told, ElementsAre("waits for a worker that compiles the model and opens the data"));
+  EXPECT_THAT(told, ElementsAre("waits until a worker has compiled the model and opened the data"));
 }
 
 TEST_F(JobsClientTest, TwoSubmissionsAreTwoJobs) {

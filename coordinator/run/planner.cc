@@ -219,7 +219,7 @@ absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeou
   const absl::Time deadline = start + timeout;
   Poll poll(this, spec, lost);
   absl::Time ask_at = start;
-  absl::Duration patience = kAskAnother;
+  absl::Duration patience = kAskAnother / 2;  // Doubled with each that is asked beside others.
   for (uint64_t seen = 0;;) {
     if (cancelled()) return absl::CancelledError("cancelled while a worker compiled the model");
     MILLRACE_ASSIGN_OR_RETURN(auto plan, poll.Collect());
@@ -233,9 +233,8 @@ absl::StatusOr<JobPlan> Planner::Plan(const JobSpec& spec, absl::Duration timeou
                        "the coordinator"));
     }
     if (now >= ask_at || poll.nobody_is_asked()) {
-      poll.AskNext();
+      if (poll.AskNext() && now >= ask_at) patience *= 2;
       ask_at = now + patience;
-      patience *= 2;
       if (poll.nobody_is_asked()) return poll.Refusal();
     }
     MILLRACE_ASSIGN_OR_RETURN(seen, Wait(seen, std::min({deadline, ask_at, now + kLongestWait})));

@@ -169,6 +169,21 @@ TEST_F(PlannerTest, NextWorkerIsAskedWhenOneIsSlow) {
   EXPECT_TRUE(Plan().ok());
 }
 
+TEST_F(PlannerTest, WorkersThatCannotPlanMakeNobodyWaitLongerForTheNext) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    AddWorker(name, [](PlanResult& result) {
+      result.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+      return true;
+    });
+  }
+  AddWorker("hangs", [&](PlanResult&) {
+    clock_.Advance(absl::Seconds(20));
+    return false;
+  });
+  AddWorker("z", Plans);
+  EXPECT_TRUE(Plan().ok());
+}
+
 // Three workers that hung in the data of one job were asked for the plans of all others.
 TEST_F(PlannerTest, WorkersThatOweThePlanOfAnotherJobAreAskedLast) {
   std::vector<std::string> asked;

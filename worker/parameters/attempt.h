@@ -65,7 +65,7 @@ class Attempt {
   // What becomes of what the server may still have or send.
   enum class Rest {
     kDropped,  // The streams are broken: it forgets what it has, and sends no more.
-    kSilent,   // The connections are given up with all their streams: nothing may come through.
+    kSilent,   // The same; and the connections are given up, if nothing comes on them at all.
     kIgnored,  // Nothing is left there, or it does no harm.
   };
 
@@ -118,15 +118,21 @@ class StreamAttempt : public Attempt,
 
   void Close(Rest rest) final ABSL_LOCKS_EXCLUDED(monitor_->mutex) {
     std::vector<std::shared_ptr<CallStream<Answer>>> streams;
+    absl::Time since;
     {
       MutexLock lock(&monitor_->mutex);
       closed_ = true;
-      rest_ = settled_ ? Rest::kIgnored : rest;
-      rest = rest_;
+      if (settled_) rest = Rest::kIgnored;
+      // What is sent only now has not been silent.
+      rest_ = rest == Rest::kSilent ? Rest::kDropped : rest;
+      since = this->progress();
       while (busy_) monitor_->changed.Wait(&monitor_->mutex);
       streams.swap(streams_);
     }
-    for (const auto& stream : streams) Leave(stream.get(), rest);
+    for (const auto& stream : streams) {
+      Leave(stream.get(), rest);
+      if (rest == Rest::kSilent) connections_->GiveUp(*stream, since);
+    }
   }
 
  protected:
@@ -202,7 +208,6 @@ class StreamAttempt : public Attempt,
   void Leave(CallStream<Answer>* stream, Rest rest) {
     stream->Forget(id_);
     if (rest == Rest::kDropped) stream->Cancel();
-    if (rest == Rest::kSilent) connections_->GiveUp(*stream);
   }
 
   ServerConnections* const connections_;

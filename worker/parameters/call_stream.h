@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <utility>
@@ -13,13 +14,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/wire/tensor_codec.h"
 #include "worker/parameters/stream.h"
 
 namespace millrace::worker {
 
-// A request that awaits answers on one or more streams. Called on gRPC's threads, without locks.
+// A request that awaits answers on one or more streams. Called without locks: on gRPC's threads,
+// and OnBroken also on that of somebody else who gives up the connection.
 template <typename Answer>
 class PendingCall {
  public:
@@ -61,8 +65,9 @@ class CallStream final : public Stream {
  public:
   using Call = PendingCall<Answer>;
 
-  CallStream(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Monitor> monitor)
-      : Stream(std::move(channel), Answer::kMethod, std::move(monitor)) {}
+  // `clock` must outlive this object.
+  CallStream(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Monitor> monitor, Clock* clock)
+      : Stream(std::move(channel), Answer::kMethod, std::move(monitor)), clock_(clock) {}
 
   // Queues a message of request `id` (it is swapped away); `call` will hear of the answers and of
   // the stream's end until Forget. Returns false, with nothing changed, when the stream is broken.
@@ -101,6 +106,11 @@ class CallStream final : public Stream {
   // Requests that await answers.
   size_t calls() const { return count_.load(std::memory_order_relaxed); }
 
+  // When an answer came last.
+  absl::Time heard() const {
+    return absl::FromUnixNanos(heard_nanos_.load(std::memory_order_relaxed));
+  }
+
   // How much it has to do; to compare streams with.
   size_t load() const { return Answer::Load(*this); }
 
@@ -122,6 +132,7 @@ class CallStream final : public Stream {
   }
 
   bool OnMessage(const grpc::ByteBuffer& message) override {
+    heard_nanos_.store(absl::ToUnixNanos(clock_->Now()), std::memory_order_relaxed);
     absl::StatusOr<Answer> answer = Answer::Decode(message);
     if (!answer.ok()) {
       MutexLock lock(&mutex_);
@@ -158,6 +169,8 @@ class CallStream final : public Stream {
     return calls;
   }
 
+  Clock* const clock_;
+  std::atomic<int64_t> heard_nanos_{std::numeric_limits<int64_t>::min()};
   Calls calls_ ABSL_GUARDED_BY(mutex_);
   std::atomic<size_t> count_{0};  // Of calls_; looked at without the lock to choose a stream.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Why we have broken the stream.

@@ -14,10 +14,6 @@
 namespace millrace::worker {
 namespace {
 
-// gRPC ends cancelled streams at once, but for one on which it is writing to a connection that
-// takes nothing: that ends with the connection, up to 80 s later.
-constexpr absl::Duration kShutdownPatience = absl::Seconds(1);
-
 // Of clients that are gone: those whose streams gRPC has not ended. Thread-safe.
 class LeftMonitors {
  public:
@@ -65,26 +61,28 @@ ClientCore::ClientCore(std::string job_id, Layout layout, const ParameterClientO
   for (const ShardLayout& shard : layout_.shards) {
     std::unique_ptr<ServerConnections>& connections = by_address_[shard.address];
     if (connections == nullptr) {
-      connections = std::make_unique<ServerConnections>(
-          shard.address, options_.connections_per_server, options_.connect, monitor_);
+      connections =
+          std::make_unique<ServerConnections>(shard.address, options_.connections_per_server,
+                                              options_.connect, monitor_, options_.clock);
     }
     by_shard_.push_back(connections.get());
   }
 }
 
 ClientCore::~ClientCore() {
+  LeftMonitors::Get().DestroyEndedStreams();
   Cancel();
   if (!AwaitEndOfStreams()) LeftMonitors::Get().Add(monitor_);
 }
 
 bool ClientCore::AwaitEndOfStreams() {
-  const absl::Time deadline = Clock::Real()->Now() + kShutdownPatience;
+  const absl::Time deadline = Clock::Real()->Now() + options_.stream_patience;
   std::vector<std::shared_ptr<void>> ended;  // Destroyed without the lock.
   MutexLock lock(&monitor_->mutex);
   while (monitor_->live_streams > 0) {
     if (!Clock::Real()->WaitUntil(&monitor_->changed, &monitor_->mutex, deadline)) continue;
     LOG(WARNING) << "job " << job_id_ << ": gRPC still holds " << monitor_->live_streams
-                 << " cancelled streams after " << kShutdownPatience
+                 << " cancelled streams after " << options_.stream_patience
                  << "; they end with their connections";
     return false;
   }

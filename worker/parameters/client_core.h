@@ -26,8 +26,8 @@ class ClientCore {
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
-  // Cancels, and waits a second at most until gRPC has let go of all streams. Those that it still
-  // holds then are destroyed by a client that is made later.
+  // Cancels, and waits until gRPC has let go of all streams, for as long as the options say. Those
+  // that it still holds then are destroyed when another client begins or ends.
   ~ClientCore();
 
   const std::string& job_id() const { return job_id_; }

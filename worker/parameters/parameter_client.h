@@ -36,6 +36,10 @@ struct ParameterClientOptions {
   absl::Duration call_timeout = absl::Seconds(10);
   // Empty: over the network, each with a connection of its own.
   ServerConnector connect = nullptr;
+  // How long the end of a client waits for gRPC to end its streams. It does that at once, but for
+  // one on which it is writing to a connection that takes nothing: that one lasts as long as the
+  // connection, up to 80 s. In one process there are no such connections.
+  absl::Duration stream_patience = absl::Seconds(1);
   // By variable: it is frozen, and nothing of it is pushed (VariableSpec.update). Empty: none is.
   std::vector<bool> frozen = {};
 };

@@ -1,8 +1,6 @@
 // Pushes against fake servers, on loopback.
 #include <atomic>
-#include <chrono>
 #include <cmath>
-#include <future>
 #include <memory>
 #include <set>
 #include <thread>
@@ -368,30 +366,57 @@ TEST(ParameterClientPushTest, PushThatNothingIsHeardOfGoesOnAnotherConnection) {
   EXPECT_EQ(PushStep(&cluster, client.get(), 2), absl::OkStatus());
 }
 
-// A worker stood still for half a minute where its client was made anew.
-TEST(ParameterClientPushTest, ClientGoesWithoutAConnectionThatTakesNothingAndItsStreamsGoLater) {
-  TestCluster cluster({uint64_t{64} * kBlockElements}, /*shards=*/1, /*servers=*/1);
-  auto relay = std::make_unique<Relay>(cluster.server(0).address());
-  auto client = cluster.NewClient(Through(relay.get()));
+// Answers come on the connection, if not this one.
+TEST(ParameterClientPushTest, PushThatNothingIsHeardOfDisturbsNoPullsOnItsConnection) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  SimulatedClock clock;
+  std::atomic<int> connections{0};
+  ParameterClientOptions options;
+  options.clock = &clock;
+  options.connections_per_server = 1;
+  options.connect = [&](const std::string& address) {
+    ++connections;
+    return CreateChannel(address, /*bulk=*/true);
+  };
+  const auto client = cluster.NewClient(options);
+  std::atomic<int> pushes{0};
+  cluster.server(0).SetPushRule([&pushes](const PushRequest&) {
+    return ++pushes > 2 ? Verdict() : Verdict{Verdict::kIgnore};
+  });
+  const auto push = client->StartPush(1, 32);
+  TestCluster::AddAll(Gradients(cluster, 1), push.get());
+  std::atomic<bool> is_done{false};
+  std::thread wait([&] {
+    EXPECT_EQ(push->Wait(absl::InfiniteFuture()), absl::OkStatus());
+    is_done = true;
+  });
   Values values = cluster.MakeValues(0);
-  ASSERT_EQ(client->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
-  relay->Hold();
-  std::promise<void> let_go;
-  {
-    const auto push = client->StartPush(0, 32);
-    TestCluster::AddAll(std::shared_ptr<const Values>(new Values(cluster.MakeValues(0)),
-                                                      [&let_go](const Values* gradients) {
-                                                        delete gradients;
-                                                        let_go.set_value();
-                                                      }),
-                        push.get());
-    EXPECT_TRUE(absl::IsDeadlineExceeded(push->Wait(Clock::Real()->Now())));
+  while (!is_done) {
+    clock.Advance(absl::Seconds(1));
+    EXPECT_EQ(client->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
   }
+  wait.join();
+  EXPECT_EQ(connections, 1);
+  EXPECT_EQ(cluster.server(0).counters().pull_streams, 1);
+}
+
+// What gRPC had not ended when its client went would have stayed for ever.
+TEST(ParameterClientPushTest, StreamsThatOutliveTheirClientGoWithALaterOne) {
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
+  std::weak_ptr<grpc::Channel> channel;
+  ParameterClientOptions options;
+  options.stream_patience = absl::ZeroDuration();
+  options.connect = [&channel](const std::string& address) {
+    auto made = CreateChannel(address, /*bulk=*/true);
+    channel = made;
+    return made;
+  };
+  auto client = cluster.NewClient(options);
+  ASSERT_EQ(PushStep(&cluster, client.get(), 1), absl::OkStatus());
   client.reset();
-  relay.reset();  // With it go the connections.
-  EXPECT_EQ(let_go.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
-  const auto next = cluster.NewClient();
-  EXPECT_EQ(next->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());
+  const absl::Time deadline = Soon();
+  while (!channel.expired() && Clock::Real()->Now() < deadline) cluster.NewClient();
+  EXPECT_TRUE(channel.expired());
 }
 
 // What is sent again on a slow network takes the place of what would arrive.
@@ -414,8 +439,10 @@ TEST(ParameterClientPushTest, WhatIsSlowOnceHasMoreTimeNextTime) {
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   SimulatedClock clock;
   std::unique_ptr<ParameterClient::Push> push;
+  std::atomic<uint64_t> sent{0};  // Steps; no time passes before that.
   // The limit is 10 s. Whoever waits looks what has become of the push before the answer comes.
   cluster.server(0).SetPushRule([&](const PushRequest& request) {
+    while (sent.load() <= request.step()) sent.wait(request.step());
     clock.Advance(absl::Seconds(request.step() == 0 ? 8 : 15));
     push->Wait(clock.Now()).IgnoreError();
     return Verdict();
@@ -425,6 +452,8 @@ TEST(ParameterClientPushTest, WhatIsSlowOnceHasMoreTimeNextTime) {
   for (uint64_t step = 0; step < 2; ++step) {
     push = client->StartPush(step, 32);
     TestCluster::AddAll(Gradients(cluster, step), push.get());
+    sent = step + 1;
+    sent.notify_all();
     EXPECT_EQ(push->Wait(absl::InfiniteFuture()), absl::OkStatus());
     // That it is quick says nothing of pushes.
     EXPECT_EQ(client->Pull({}, TestCluster::Spans(&values)), absl::OkStatus());

@@ -1,5 +1,6 @@
 #include "worker/parameters/server_connections.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -8,11 +9,12 @@
 namespace millrace::worker {
 
 ServerConnections::ServerConnections(std::string address, int connections, ServerConnector connect,
-                                     std::shared_ptr<Monitor> monitor)
+                                     std::shared_ptr<Monitor> monitor, Clock* clock)
     : address_(std::move(address)),
       connections_(connections),
       connect_(std::move(connect)),
       monitor_(std::move(monitor)),
+      clock_(clock),
       slots_(connections) {}
 
 template <typename Answer>
@@ -36,7 +38,7 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
     }
     auto& stream = best_slot->stream<Answer>();
     opened = stream == nullptr || !stream->open();
-    if (opened) stream = std::make_shared<CallStream<Answer>>(best_slot->channel, monitor_);
+    if (opened) stream = std::make_shared<CallStream<Answer>>(best_slot->channel, monitor_, clock_);
     best = stream;
   }
   if (opened) {
@@ -49,13 +51,18 @@ std::shared_ptr<CallStream<Answer>> ServerConnections::LeastLoaded() {
 template std::shared_ptr<PushStream> ServerConnections::LeastLoaded<PushAnswer>();
 template std::shared_ptr<PullStream> ServerConnections::LeastLoaded<PullAnswer>();
 
-void ServerConnections::GiveUp(Stream& stream) {
+void ServerConnections::GiveUp(Stream& stream, absl::Time since) {
   std::vector<Slot> given_up;
   {
     MutexLock lock(&mutex_);
+    const auto is_its = [&stream](const Slot& slot) {
+      return slot.channel.get() == stream.channel();
+    };
+    const auto its = std::find_if(slots_.begin(), slots_.end(), is_its);
+    const bool is_dead = its != slots_.end() && its->heard() <= since;
     for (Slot& slot : slots_) {
-      const bool has_it = slot.push.get() == &stream || slot.pull.get() == &stream;
-      if (has_it || slot.is_idle()) given_up.push_back(std::exchange(slot, Slot()));
+      if (!is_dead || !(is_its(slot) || slot.is_idle())) continue;
+      given_up.push_back(std::exchange(slot, Slot()));
     }
   }
   const absl::Status reason = absl::UnavailableError("nothing comes on the connection");

@@ -39,6 +39,8 @@ class Stream : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   // stream: that may take until it gives up the connection.
   virtual void Break(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_) = 0;
 
+  const grpc::Channel* channel() const { return channel_.get(); }
+
   // False from the moment that it is known to be broken on.
   bool open() const { return open_.load(std::memory_order_relaxed); }
 
