@@ -65,7 +65,8 @@ class CallStream final : public Stream {
  public:
   using Call = PendingCall<Answer>;
 
-  // `clock` must outlive this object.
+  // `clock` must outlive this object, which may outlive its client
+  // (ParameterClientOptions::stream_patience).
   CallStream(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<Monitor> monitor, Clock* clock)
       : Stream(std::move(channel), Answer::kMethod, std::move(monitor)), clock_(clock) {}
 

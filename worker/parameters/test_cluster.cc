@@ -83,6 +83,8 @@ std::unique_ptr<worker::ParameterClient> TestCluster::NewClient(
     const worker::ParameterClientOptions& options) {
   worker::ParameterClientOptions with_frozen = options;
   with_frozen.frozen = frozen_;
+  // A test's clock goes with it: no stream may be left.
+  if (options.clock != Clock::Real()) with_frozen.stream_patience = absl::Seconds(60);
   auto client = worker::ParameterClient::Create("job", variable_sizes_, routing_, with_frozen);
   CHECK(client.ok()) << client.status();
   return *std::move(client);
