@@ -100,7 +100,9 @@ class Life {
     found = absl::optional<RecoveredRoot>();
     shard_ = std::make_unique<Shard>(*PlanShard(plan_.spec), generation, std::move(contents),
                                      pool_.get(), std::move(root));
-    if (reopened_with_gaps) Expect(shard_->SetGeneration(generation + 1).ok(), "SetGeneration");
+    if (!reopened_with_gaps) return;
+    told_->acknowledged = next_;  // From now on whoever asks is told what is missing.
+    Expect(shard_->SetGeneration(generation + 1).ok(), "SetGeneration");
   }
 
   void Check(const RootContents& contents) const {

@@ -145,6 +145,19 @@ TEST_F(ShardTest, StoppedWaitIsNotWoken) {
   EXPECT_THAT(std::string(ended[1].message()), HasSubstr("the last one of the job"));
 }
 
+// Whoever waits for a version of the state that was left would wait for ever, or be given another.
+TEST_F(ShardTest, ShardThatStepsBackEndsAllWaits) {
+  Make(MakeSpec({1}, /*replicas=*/1, /*total_steps=*/9));
+  absl::Status ended;
+  shard_->Read(Version(1), [&](absl::StatusOr<StatePtr> state) { ended = state.status(); });
+  ShardContents contents;
+  contents.state = Newest(shard_.get());
+  contents.epoch = 1;
+  ASSERT_TRUE(shard_->StepBack(/*generation=*/1, std::move(contents)).ok());
+  EXPECT_EQ(ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("stepped back to version 0"));
+}
+
 TEST_F(ShardTest, NewGenerationUnpinsCuts) {
   Make(MakeSpec({10}));
   ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
