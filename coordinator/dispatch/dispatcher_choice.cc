@@ -89,11 +89,10 @@ bool Dispatcher::HasTrouble(const JobDispatch& job, uint64_t worker) const {
   const absl::Time now = options_.clock->Now();
   const Standing& standing = job.standings.at(worker);
   if (standing.faults > 0 || now < standing.not_before) return true;
-  const auto steps = job.tracker.OutTo(worker);
-  return std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
-    const auto& [out, expired] = step;
-    return expired || LateAt(job, out) <= now;
-  });
+  for (const auto& [out, expired] : job.tracker.OutTo(worker)) {
+    if (expired || LateAt(job, out) <= now) return true;
+  }
+  return false;
 }
 
 // Whether the worker has steps of the job that come before the next one to take (so that they do
