@@ -49,12 +49,11 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
     return DeviceBytes(train_alone ? BatchSizes{smaller, 0}
                                    : BatchSizes{batches_.train, smaller}) <= free;
   });
-  // Compact tables have the room that batches of this size need: smaller batches fit, perhaps also
-  // somewhat larger ones than `fitting`.
+  // Compact tables have the room that batches of this size need.
   const char* const smaller =
       plan_.host_bytes > 0 ? "use smaller layers or a smaller batch_size" : "use smaller layers";
   std::string advice =
-      fitting == 0 ? smaller : absl::StrFormat("batches of %d examples would fit", fitting);
+      fitting == 0 ? smaller : absl::StrFormat("batches of up to %d examples would fit", fitting);
   if (plan_.pulls_ahead) {
     absl::StrAppendFormat(&advice, "; without asynchronous.pull_ahead the model needs %.3g GiB",
                           BytesWithoutAhead() / kGiB);
