@@ -144,4 +144,14 @@ std::vector<absl::Span<float>> TestCluster::Spans(Values* values) {
   return spans;
 }
 
+std::shared_ptr<const Values> Gradients(const TestCluster& cluster, uint64_t step) {
+  return std::make_shared<const Values>(cluster.MakeValues(step));
+}
+
+absl::Status PushStep(TestCluster* cluster, worker::ParameterClient* client, uint64_t step) {
+  const auto push = client->StartPush(step, 32);
+  TestCluster::AddAll(Gradients(*cluster, step), push.get());
+  return push->Wait(Clock::Real()->Now() + absl::Seconds(60));
+}
+
 }  // namespace millrace::testing

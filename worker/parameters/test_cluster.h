@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/wire/tensor_codec.h"
 #include "protos/job.pb.h"
@@ -60,6 +61,12 @@ class TestCluster {
   Routing routing_;
   std::vector<std::unique_ptr<FakeParameterServer>> servers_;
 };
+
+// What a step pushes: numbers that follow from it.
+std::shared_ptr<const Values> Gradients(const TestCluster& cluster, uint64_t step);
+
+// Pushes them, and waits a minute at most until that is done.
+absl::Status PushStep(TestCluster* cluster, worker::ParameterClient* client, uint64_t step);
 
 }  // namespace millrace::testing
 
