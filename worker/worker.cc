@@ -83,7 +83,7 @@ TrainerOptions ForTrainer(const WorkerOptions& options, std::shared_ptr<Device> 
   trainer.open_dataset = options.open_dataset;
   if (!trainer.open_dataset) {
     trainer.open_dataset = [data_memory = options.data_memory](const millrace::Dataset& spec,
-                                                               const std::string& directory,
+                                                               const DataDirectory& directory,
                                                                const std::string& field) {
       return OpenDataset(spec, directory, field, data_memory);
     };

@@ -59,7 +59,7 @@ std::string Interruption::Job() {
 void Interruption::Act() {
   const std::string job_id = Job();
   if (embedded_ && job_id.empty()) {
-    view_->Note("Ends when no worker opens data any more; interrupt again to exit at once.");
+    view_->Note("Ending; interrupt again to exit at once.");
   }
   if (!embedded_ || job_id.empty()) return client_->Interrupt();
   if (checkpoints_.empty()) {

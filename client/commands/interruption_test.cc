@@ -13,8 +13,8 @@ using ::millrace::testing::CommandRun;
 using ::millrace::testing::FakeJobs;
 using ::testing::HasSubstr;
 
-// A worker that opened much data kept the command for as long as that took, without a word.
-TEST(InterruptionTest, WithoutAJobItEndsTheCallsOfTheClientAndSaysWhatItWaitsFor) {
+// A file system that does not answer may still keep the command.
+TEST(InterruptionTest, WithoutAJobItEndsTheCallsOfTheClientAndSaysHowToExitAtOnce) {
   const FakeJobs jobs;
   CommandRun run;
   const auto client = JobsClient::Create({.address = jobs.address()});
@@ -22,7 +22,7 @@ TEST(InterruptionTest, WithoutAJobItEndsTheCallsOfTheClientAndSaysWhatItWaitsFor
   const auto view = MakeProgressView(run.context().console, /*json=*/false);
   const Interruption interruption(run.context(), /*checkpoints=*/"", client->get(), view.get());
   run.interrupt().Trigger();
-  EXPECT_THAT(run.out(), HasSubstr("opens data any more; interrupt again to exit at once."));
+  EXPECT_THAT(run.out(), HasSubstr("Ending; interrupt again to exit at once."));
   EXPECT_TRUE(absl::IsCancelled((*client)->List().status()));
 }
 

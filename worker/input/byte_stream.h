@@ -22,7 +22,7 @@ class ByteStream {
 
   // Fills `buffer` but for what lies beyond the end; returns how many bytes it got. Blocks.
   // INVALID_ARGUMENT: the compressed data are corrupt or truncated. UNAVAILABLE: the system cannot
-  // read.
+  // read. CANCELLED: nobody wants the data any more, which is seen between two calls.
   virtual absl::StatusOr<size_t> Read(absl::Span<char> buffer) = 0;
 
   // INVALID_ARGUMENT: "FIELD: PATH: MESSAGE".

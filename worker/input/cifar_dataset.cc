@@ -118,7 +118,7 @@ ExampleSpec CifarExample(const CifarFiles& spec) {
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
-    const CifarFiles& spec, const ExampleSelection& selection, const std::string& directory,
+    const CifarFiles& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept) {
   const CifarLabels labels = Resolve(spec);
   return CollectRecords(

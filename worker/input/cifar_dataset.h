@@ -21,7 +21,7 @@ namespace millrace::worker {
 // `data_memory` as OpenDataset; at most
 // `most_kept` bytes of records are kept in memory. Errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifarDataset(
-    const CifarFiles& spec, const ExampleSelection& selection, const std::string& directory,
+    const CifarFiles& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept = MostKeptBytes());
 
 // What an example of such files is, but for how many classes there are: that only the files tell.

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "protos/job.pb.h"
 #include "worker/input/batch.h"
+#include "worker/input/data_directory.h"
 #include "worker/input/example_spec.h"
 
 namespace millrace::worker {
@@ -44,12 +45,13 @@ uint64_t DefaultDataMemory();
 // `field` is the spec's path in the job ("data.train"), for messages.
 // INVALID_ARGUMENT: a missing, truncated or corrupt file (with its name and the offset or line), a
 // range that the file does not have, an empty set. UNAVAILABLE: the system failed to read a file.
-// RESOURCE_EXHAUSTED: what is to be kept in memory is more than there is.
+// RESOURCE_EXHAUSTED: what is to be kept in memory is more than there is. CANCELLED: `directory`
+// says that nobody wants them any more; what was open is closed by then.
 // `data_memory`: a set whose files have more bytes stays in them, where its format can; results are
 // the same.
 // In the target :input.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
-                                                     const std::string& directory,
+                                                     const DataDirectory& directory,
                                                      const std::string& field,
                                                      uint64_t data_memory = DefaultDataMemory());
 

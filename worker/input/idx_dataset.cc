@@ -125,7 +125,8 @@ absl::Status ReadItems(const IdxHeader& header, const ExampleSelection& selectio
 // The examples of several pairs of files.
 class IdxCollector {
  public:
-  IdxCollector(const std::string& directory, const ExampleSelection& selection, uint64_t most_kept)
+  IdxCollector(const DataDirectory& directory, const ExampleSelection& selection,
+               uint64_t most_kept)
       : directory_(directory), selection_(selection), most_kept_(most_kept) {}
 
   absl::Status AddPair(const NamedFile& images_name, const NamedFile& labels_name) {
@@ -189,7 +190,7 @@ class IdxCollector {
     return absl::OkStatus();
   }
 
-  const std::string& directory_;
+  const DataDirectory& directory_;
   const ExampleSelection& selection_;
   const uint64_t most_kept_;
   std::vector<NamedFile> shown_names_;  // Of images, with .gz where that was added.
@@ -204,15 +205,15 @@ class IdxCollector {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
                                                         const ExampleSelection& selection,
-                                                        const std::string& directory,
+                                                        const DataDirectory& directory,
                                                         const std::string& field,
                                                         uint64_t most_kept) {
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<NamedFile> images,
-      FindFiles(directory, {files.images()}, absl::StrCat(field, ".idx.images")));
+      FindFiles(directory.path, {files.images()}, absl::StrCat(field, ".idx.images")));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<NamedFile> labels,
-      FindFiles(directory, {files.labels()}, absl::StrCat(field, ".idx.labels")));
+      FindFiles(directory.path, {files.labels()}, absl::StrCat(field, ".idx.labels")));
   if (images.size() != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(labels[0].field, ": ", NameAll(labels),
                                                    "; each file of labels belongs to one of ",

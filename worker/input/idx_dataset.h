@@ -19,7 +19,7 @@ namespace millrace::worker {
 // Errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxFiles& files,
                                                         const ExampleSelection& selection,
-                                                        const std::string& directory,
+                                                        const DataDirectory& directory,
                                                         const std::string& field,
                                                         uint64_t most_kept = MostKeptBytes());
 

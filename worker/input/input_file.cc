@@ -32,18 +32,19 @@ std::string WhyNotRegular(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const std::string& name,
+absl::StatusOr<InputFile> InputFile::Open(const DataDirectory& directory, const std::string& name,
                                           const std::string& field) {
+  MILLRACE_RETURN_IF_ERROR(CheckWanted(directory.stop));
   if (name.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": empty; it names a file of the data"));
   }
   const bool absolute = name[0] == '/';
-  if (!absolute && directory.empty()) {
+  if (!absolute && directory.path.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.directory: empty, but ", field, " is '", name,
                      "'; say where the files are with --data=DIR or in the job"));
   }
-  std::string path = absolute ? name : absl::StrCat(directory, "/", name);
+  std::string path = absolute ? name : absl::StrCat(directory.path, "/", name);
   std::string shown = name;
   if (IsAbsent(path)) {
     if (IsAbsent(path + ".gz")) {
@@ -57,7 +58,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& directory, const st
   if (const std::string why = WhyNotRegular(path); !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", path, ": ", why));
   }
-  InputFile file(std::move(path), std::move(shown), field);
+  InputFile file(directory, std::move(path), std::move(shown), field);
   MILLRACE_RETURN_IF_ERROR(file.OpenPath());
   return file;
 }
@@ -79,13 +80,17 @@ absl::Status InputFile::OpenPath() {
   return absl::OkStatus();
 }
 
-InputFile::InputFile(std::string path, std::string name, std::string field)
-    : path_(std::move(path)), name_(std::move(name)), field_(std::move(field)) {}
+InputFile::InputFile(DataDirectory directory, std::string path, std::string name, std::string field)
+    : directory_(std::move(directory)),
+      path_(std::move(path)),
+      name_(std::move(name)),
+      field_(std::move(field)) {}
 
 InputFile::InputFile(InputFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       content_(std::move(other.content_)),
       state_(other.state_),
+      directory_(std::move(other.directory_)),
       path_(std::move(other.path_)),
       name_(std::move(other.name_)),
       field_(std::move(other.field_)),
@@ -96,6 +101,7 @@ InputFile::~InputFile() {
 }
 
 absl::StatusOr<size_t> InputFile::Read(absl::Span<char> buffer) {
+  MILLRACE_RETURN_IF_ERROR(CheckWanted(directory_.stop));
   const ContentReader::Got got = content_->Read(buffer);
   offset_ += got.bytes;
   if (!got.status.ok()) return ReadError(got.status);

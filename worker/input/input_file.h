@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "worker/input/byte_stream.h"
 #include "worker/input/content_reader.h"
+#include "worker/input/data_directory.h"
 #include "worker/input/file_state.h"
 
 namespace millrace::worker {
@@ -23,8 +24,9 @@ class InputFile final : public ByteStream {
  public:
   // Opens `directory`/`name`, or where that is absent `directory`/`name`.gz. An absolute `name`
   // stands alone. `field` is the field of the job that names the file ("data.train.idx.images").
-  // INVALID_ARGUMENT: no such file, or not one that can be read; `directory` is missing.
-  static absl::StatusOr<InputFile> Open(const std::string& directory, const std::string& name,
+  // INVALID_ARGUMENT: no such file, or not one that can be read; `directory` is missing. CANCELLED,
+  // and so Read: nobody wants the directory's files any more.
+  static absl::StatusOr<InputFile> Open(const DataDirectory& directory, const std::string& name,
                                         const std::string& field);
 
   InputFile(InputFile&& other) noexcept;
@@ -37,6 +39,7 @@ class InputFile final : public ByteStream {
   // Where it was found.
   const std::string& path() const { return path_; }
   const std::string& field() const { return field_; }
+  const DataDirectory& directory() const { return directory_; }
 
   bool compressed() const { return content_->compressed(); }
 
@@ -53,7 +56,7 @@ class InputFile final : public ByteStream {
   absl::Status ErrorAt(uint64_t line, uint64_t column, const std::string& message) const;
 
  private:
-  InputFile(std::string path, std::string name, std::string field);
+  InputFile(DataDirectory directory, std::string path, std::string name, std::string field);
 
   absl::Status OpenPath();
 
@@ -62,6 +65,7 @@ class InputFile final : public ByteStream {
   int descriptor_ = -1;  // Owned.
   std::unique_ptr<ContentReader> content_;
   FileState state_;
+  DataDirectory directory_;
   std::string path_;
   std::string name_;
   std::string field_;

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -76,11 +77,12 @@ TEST_F(InputFileTest, PrefersTheFileAsNamed) {
 
 TEST_F(InputFileTest, AbsoluteNameNeedsNoDirectory) {
   WriteTestFile(directory_, "plain", "hello");
-  EXPECT_TRUE(InputFile::Open("", absl::StrCat(directory_, "/plain"), "field").ok());
+  EXPECT_TRUE(InputFile::Open(std::string(), absl::StrCat(directory_, "/plain"), "field").ok());
 }
 
 TEST_F(InputFileTest, RelativeNameWithoutDirectoryAsksForDataFlag) {
-  const absl::Status status = InputFile::Open("", "plain", "data.train.idx.images").status();
+  const absl::Status status =
+      InputFile::Open(std::string(), "plain", "data.train.idx.images").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("data.directory"), HasSubstr("--data=DIR")));
@@ -89,6 +91,17 @@ TEST_F(InputFileTest, RelativeNameWithoutDirectoryAsksForDataFlag) {
 TEST_F(InputFileTest, MissingFileIsNamedWithFieldAndPath) {
   EXPECT_THAT(MessageOf("none"), HasSubstr(absl::StrCat("data.train.idx.images: ", directory_,
                                                         "/none: no such file")));
+}
+
+TEST_F(InputFileTest, FileOfADirectoryThatNobodyWantsAnyMoreIsReadNoFurther) {
+  WriteTestFile(directory_, "plain", "hello");
+  std::stop_source stop;
+  InputFile file =
+      InputFile::Open({directory_, stop.get_token()}, "plain", "data.train.idx.images").value();
+  char byte;
+  EXPECT_EQ(file.Read(absl::MakeSpan(&byte, 1)).value(), 1u);
+  stop.request_stop();
+  EXPECT_EQ(file.Read(absl::MakeSpan(&byte, 1)).status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(InputFileTest, EmptyNameIsRefused) {

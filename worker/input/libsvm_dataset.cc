@@ -159,7 +159,7 @@ absl::Status AddFile(uint32_t features, InputFile* file, RowCollector* collector
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
                                                            const ExampleSelection& selection,
-                                                           const std::string& directory,
+                                                           const DataDirectory& directory,
                                                            const std::string& field,
                                                            uint64_t most_kept) {
   if (spec.features() == 0 || spec.features() > kMaxUnits) {
@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spe
   }
   MILLRACE_ASSIGN_OR_RETURN(
       std::vector<NamedFile> names,
-      FindFiles(directory, {spec.file()}, absl::StrCat(field, ".libsvm.file")));
+      FindFiles(directory.path, {spec.file()}, absl::StrCat(field, ".libsvm.file")));
   RowCollector collector(selection, most_kept);
   for (NamedFile& name : names) {
     MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, name.name, name.field));

@@ -19,7 +19,7 @@ namespace millrace::worker {
 // `most_kept` bytes. Errors as OpenDataset, with FILE:LINE:COLUMN.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenLibsvmDataset(const LibsvmFile& spec,
                                                            const ExampleSelection& selection,
-                                                           const std::string& directory,
+                                                           const DataDirectory& directory,
                                                            const std::string& field,
                                                            uint64_t most_kept = MostKeptBytes());
 

@@ -92,7 +92,7 @@ absl::StatusOr<ZipFile> OpenZip(const InputFile& file) {
 
 }  // namespace
 
-absl::Status NpyArray::AddFile(const std::string& directory, const NamedFile& named) {
+absl::Status NpyArray::AddFile(const DataDirectory& directory, const NamedFile& named) {
   MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(directory, named.name, named.field));
   std::string magic;
   MILLRACE_RETURN_IF_ERROR(ReadUpTo(&file, kNpyMagicBytes, &magic));
@@ -103,7 +103,8 @@ absl::Status NpyArray::AddFile(const std::string& directory, const NamedFile& na
 absl::Status NpyArray::AddZip(const InputFile& file) {
   MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, OpenZip(file));
   MILLRACE_ASSIGN_OR_RETURN(const ZipEntry* const entry, FindArray(archive, name_));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream, archive.Read(*entry));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream,
+                            archive.Read(*entry, file.directory().stop));
   std::string magic;
   MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream.get(), kNpyMagicBytes, &magic));
   return AddArray(magic, stream.get(), file.name(), file, /*in_place=*/false);

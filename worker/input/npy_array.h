@@ -33,7 +33,7 @@ class NpyArray {
 
   // Adds the rows of a file, .npy or .npz by its content. INVALID_ARGUMENT: it is damaged, or its
   // rows are not like those before. RESOURCE_EXHAUSTED: too many bytes.
-  absl::Status AddFile(const std::string& directory, const NamedFile& file);
+  absl::Status AddFile(const DataDirectory& directory, const NamedFile& file);
 
   // REQUIRES, as all below: at least one file was added.
   const NpyType& type() const { return first_->type; }

@@ -25,17 +25,17 @@ struct NumpyColumn {
 };
 
 absl::StatusOr<NumpyColumn> FindColumn(const NumpyArray& spec, const std::string& field,
-                                       bool is_label, const std::string& directory) {
+                                       bool is_label, const DataDirectory& directory) {
   NumpyColumn column = {spec, field, is_label, {}};
   column.spec.set_name(is_label ? LabelName(spec) : FeatureName(spec));
   const std::vector<std::string> listed(spec.files().begin(), spec.files().end());
   MILLRACE_ASSIGN_OR_RETURN(column.files,
-                            FindFiles(directory, listed, absl::StrCat(field, ".files")));
+                            FindFiles(directory.path, listed, absl::StrCat(field, ".files")));
   return column;
 }
 
 absl::StatusOr<std::vector<NumpyColumn>> FindColumns(const NumpyArrays& spec,
-                                                     const std::string& directory,
+                                                     const DataDirectory& directory,
                                                      const std::string& field) {
   std::vector<NumpyColumn> columns;
   for (int i = 0; i < spec.features_size(); ++i) {
@@ -96,10 +96,12 @@ absl::Status SummariseRow(const NumpyParts& parts, uint64_t row, const std::stri
 
 // Decodes every example once, for what follows from all of them.
 absl::Status Summarise(const ExampleSelection& selection, const NumpyParts& parts,
-                       const std::string& field, ExampleSummary* summary) {
+                       const DataDirectory& directory, const std::string& field,
+                       ExampleSummary* summary) {
   Batch example;
   for (uint64_t row = 0; row < parts.arrays.front().rows(); ++row) {
     if (!selection.Contains(row)) continue;
+    MILLRACE_RETURN_IF_ERROR(CheckWanted(directory.stop));
     MILLRACE_RETURN_IF_ERROR(SummariseRow(parts, row, field, &example, summary));
   }
   return absl::OkStatus();
@@ -115,12 +117,12 @@ absl::Status CheckSameRows(const NpyArray& first, const NpyArray& array, const s
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
-    const NumpyArrays& spec, const ExampleSelection& selection, const std::string& directory,
+    const NumpyArrays& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<NumpyColumn> columns,
                             FindColumns(spec, directory, field));
   uint64_t bytes = 0;
-  for (const NumpyColumn& column : columns) bytes += BytesOnDisk(directory, column.files);
+  for (const NumpyColumn& column : columns) bytes += BytesOnDisk(directory.path, column.files);
   NumpyParts parts;
   std::vector<NpyArray>& arrays = parts.arrays;
   arrays.reserve(columns.size());
@@ -145,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
                                                 parts.columns.front().records.size(),
                                                 NameAll(arrays.front().files()), field));
   ExampleSummary summary(example);
-  MILLRACE_RETURN_IF_ERROR(Summarise(selection, parts, field, &summary));
+  MILLRACE_RETURN_IF_ERROR(Summarise(selection, parts, directory, field, &summary));
   auto dataset = std::make_unique<RecordDataset>(std::move(parts.columns), example);
   dataset->Describe(summary);
   return dataset;

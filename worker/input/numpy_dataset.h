@@ -19,7 +19,7 @@ namespace millrace::worker {
 // (.npy in C's order) in their files, and converted when they are read. `data_memory` as
 // OpenDataset; at most `most_kept` bytes of rows are kept in memory. Errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenNumpyDataset(
-    const NumpyArrays& spec, const ExampleSelection& selection, const std::string& directory,
+    const NumpyArrays& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept = MostKeptBytes());
 
 }  // namespace millrace::worker

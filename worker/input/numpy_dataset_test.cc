@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/input/in_place_file.h"
 #include "worker/input/input_test_util.h"
+#include "worker/input/zip_file.h"
 
 namespace millrace::worker {
 namespace {
@@ -169,6 +172,19 @@ TEST_F(NumpyDatasetTest, ArchivesAreRead) {
     y().set_array("");
     EXPECT_THAT(Error(), HasSubstr("both.npz: which array? Set `array`; it has 2 arrays: x, y"));
   }
+}
+
+TEST_F(NumpyDatasetTest, ArchiveThatNobodyWantsAnyMoreIsReadNoFurther) {
+  WriteTestFile(directory_, "both.npz", ReferenceFile("deflated.npz"));
+  std::stop_source stop;
+  const ZipFile archive =
+      ZipFile::Open(InPlaceFile::Open(directory_ + "/both.npz", "field").value()).value();
+  const std::unique_ptr<ZipStream> stream =
+      archive.Read(archive.entries().front(), stop.get_token()).value();
+  char byte;
+  EXPECT_EQ(stream->Read(absl::MakeSpan(&byte, 1)).value(), 1u);
+  stop.request_stop();
+  EXPECT_EQ(stream->Read(absl::MakeSpan(&byte, 1)).status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(NumpyDatasetTest, TypesFollowFromTheArrays) {

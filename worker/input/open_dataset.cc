@@ -18,7 +18,7 @@ namespace millrace::worker {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenFormat(const millrace::Dataset& spec,
-                                                    const std::string& directory,
+                                                    const DataDirectory& directory,
                                                     const std::string& field,
                                                     uint64_t data_memory) {
   const ExampleSelection selection(spec);
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenFormat(const millrace::Dataset& spe
 uint64_t DefaultDataMemory() { return MemoryLimit() / 4; }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const millrace::Dataset& spec,
-                                                     const std::string& directory,
+                                                     const DataDirectory& directory,
                                                      const std::string& field,
                                                      uint64_t data_memory) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,37 @@ TEST(OpenDatasetTest, OpensEachFormat) {
   EXPECT_EQ(OpenDataset(records, reference, "data.train").value()->size(), 10u);
 }
 
+TEST(OpenDatasetTest, NoFormatIsReadWhenNobodyWantsItAnyMore) {
+  std::vector<millrace::Dataset> specs = {IdxSpec(), LibsvmSpec("a9a")};
+  specs.emplace_back().mutable_cifar()->add_files("batch.bin");
+  specs.emplace_back().mutable_numpy()->add_features()->add_files("f4.npy");
+  specs.emplace_back().mutable_numpy()->add_features()->add_files("stored.npz");
+  CsvFiles& csv = *specs.emplace_back().mutable_csv();
+  csv.add_files("table.csv");
+  csv.add_columns()->set_name("a");
+  csv.mutable_columns(0)->mutable_number();
+  CsvLabel& label = *csv.add_label();
+  label.set_name("b");
+  label.set_number(true);
+  TfRecordFiles& records = *specs.emplace_back().mutable_tfrecord();
+  records.add_files("a.tfrecord");
+  records.add_features()->set_key("label");
+  records.mutable_features(0)->set_type(RecordFeature::INT64);
+  const std::string folder = millrace::testing::MakeTestDirectory();
+  WriteTestFile(folder, "class", "no folder");
+  ImageFolder& pictures = *specs.emplace_back().mutable_image_folder();
+  pictures.set_folder(folder);
+  pictures.set_height(1);
+  pictures.set_width(1);
+  std::stop_source stop;
+  stop.request_stop();
+  for (const millrace::Dataset& spec : specs) {
+    SCOPED_TRACE(spec.DebugString());
+    EXPECT_EQ(OpenDataset(spec, {"/nowhere", stop.get_token()}, "data.train").status().code(),
+              absl::StatusCode::kCancelled);
+  }
+}
+
 TEST(OpenDatasetTest, SetLargerThanTheMemoryForDataStaysInItsFiles) {
   const std::string directory = millrace::testing::MakeTestDirectory();
   WriteTestFile(directory, "batch.bin", std::string(2 * 3073, '\1'));
@@ -87,20 +119,21 @@ TEST(OpenDatasetTest, SetLargerThanTheMemoryForDataStaysInItsFiles) {
 }
 
 TEST(OpenDatasetTest, FormatMustBeSet) {
-  const absl::Status status = OpenDataset({}, "/nowhere", "data.evaluate").status();
+  const absl::Status status = OpenDataset({}, std::string("/nowhere"), "data.evaluate").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("data.evaluate: no format"));
 }
 
 TEST(OpenDatasetTest, DirectoryIsNeededForRelativeNames) {
-  EXPECT_THAT(std::string(OpenDataset(IdxSpec(), "", "data.train").status().message()),
+  EXPECT_THAT(std::string(OpenDataset(IdxSpec(), std::string(), "data.train").status().message()),
               HasSubstr("data.directory: empty, but data.train.idx.images"));
 }
 
 TEST(OpenDatasetTest, ErrorsStartWithTheField) {
-  EXPECT_THAT(
-      std::string(OpenDataset(LibsvmSpec("a9a"), "/nowhere", "data.evaluate").status().message()),
-      HasSubstr("data.evaluate.libsvm.file: /nowhere/a9a: no such file"));
+  EXPECT_THAT(std::string(OpenDataset(LibsvmSpec("a9a"), std::string("/nowhere"), "data.evaluate")
+                              .status()
+                              .message()),
+              HasSubstr("data.evaluate.libsvm.file: /nowhere/a9a: no such file"));
 }
 
 TEST(OpenDatasetTest, RealDigitsDividedByRanges) {

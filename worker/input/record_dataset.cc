@@ -82,9 +82,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> CollectRecords(const RecordFiles& files
                                                         const AddRecords& add,
                                                         RecordCollector&& collector) {
   MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedFile> found,
-                            FindFiles(files.directory, files.names,
+                            FindFiles(files.directory.path, files.names,
                                       absl::StrCat(files.field, ".", files.format, ".files")));
-  const bool in_place = BytesOnDisk(files.directory, found) > files.data_memory;
+  const bool in_place = BytesOnDisk(files.directory.path, found) > files.data_memory;
   for (NamedFile& name : found) {
     MILLRACE_ASSIGN_OR_RETURN(InputFile file,
                               InputFile::Open(files.directory, name.name, name.field));

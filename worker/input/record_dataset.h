@@ -103,7 +103,7 @@ class RecordCollector {
 // Which files a set has.
 struct RecordFiles {
   std::vector<std::string> names;  // As the job lists them.
-  std::string directory;
+  DataDirectory directory;
   std::string field;         // "data.train"
   std::string format;        // "cifar": the field of the set that has `files`.
   uint64_t data_memory = 0;  // Files with more bytes stay where they are.

@@ -21,7 +21,7 @@ absl::Status AddTfRecords(InputFile* file, RecordCollector* collector) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTfRecordDataset(
-    const TfRecordFiles& spec, const ExampleSelection& selection, const std::string& directory,
+    const TfRecordFiles& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept) {
   const RecordLayout layout = {TfRecordReader::kGapBytes, /*checksum=*/true};
   return CollectRecords(

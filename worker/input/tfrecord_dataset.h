@@ -19,7 +19,7 @@ namespace millrace::worker {
 // and parsed again when they are read. `data_memory` as OpenDataset; at
 // most `most_kept` bytes of records are kept in memory. Errors as OpenDataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTfRecordDataset(
-    const TfRecordFiles& spec, const ExampleSelection& selection, const std::string& directory,
+    const TfRecordFiles& spec, const ExampleSelection& selection, const DataDirectory& directory,
     const std::string& field, uint64_t data_memory, uint64_t most_kept = MostKeptBytes());
 
 }  // namespace millrace::worker

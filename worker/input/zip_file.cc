@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/input/data_directory.h"
 
 namespace millrace::worker {
 namespace {
@@ -102,8 +103,13 @@ void ZipStream::EndInflate::operator()(z_stream* stream) const {
   delete stream;
 }
 
-ZipStream::ZipStream(const InPlaceFile* file, const ZipEntry& entry, uint64_t begin)
-    : file_(*file), entry_(entry), next_(begin), end_(begin + entry.compressed_bytes) {
+ZipStream::ZipStream(const InPlaceFile* file, const ZipEntry& entry, uint64_t begin,
+                     std::stop_token stop)
+    : file_(*file),
+      entry_(entry),
+      stop_(std::move(stop)),
+      next_(begin),
+      end_(begin + entry.compressed_bytes) {
   crc_ = static_cast<uint32_t>(crc32_z(0, nullptr, 0));
   if (entry.method == kZipStored) return;
   constexpr int kRawWindowBits = -15;
@@ -118,6 +124,7 @@ absl::Status ZipStream::Error(const std::string& message) const {
 }
 
 absl::StatusOr<size_t> ZipStream::Read(absl::Span<char> buffer) {
+  MILLRACE_RETURN_IF_ERROR(CheckWanted(stop_));
   MILLRACE_ASSIGN_OR_RETURN(const size_t got,
                             inflate_ == nullptr ? ReadStored(buffer) : ReadDeflated(buffer));
   crc_ = static_cast<uint32_t>(crc32_z(crc_, reinterpret_cast<const Bytef*>(buffer.data()), got));
@@ -212,7 +219,8 @@ absl::Status ZipFile::ReadDirectory() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ZipStream>> ZipFile::Read(const ZipEntry& entry) const {
+absl::StatusOr<std::unique_ptr<ZipStream>> ZipFile::Read(const ZipEntry& entry,
+                                                         std::stop_token stop) const {
   if ((entry.flags & kZipEncrypted) != 0 ||
       (entry.method != kZipStored && entry.method != kZipDeflated)) {
     return Error(absl::StrCat(entry.name, ": compressed by method ", entry.method,
@@ -228,7 +236,7 @@ absl::StatusOr<std::unique_ptr<ZipStream>> ZipFile::Read(const ZipEntry& entry) 
       file_->size() - begin < entry.compressed_bytes) {
     return damaged;
   }
-  return std::make_unique<ZipStream>(file_.get(), entry, begin);
+  return std::make_unique<ZipStream>(file_.get(), entry, begin, std::move(stop));
 }
 
 }  // namespace millrace::worker

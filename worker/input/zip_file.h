@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct ZipEntry {
 class ZipStream final : public ByteStream {
  public:
   // The contents begin at `begin` of `file`, which must outlive this object and has all of them.
-  ZipStream(const InPlaceFile* file, const ZipEntry& entry, uint64_t begin);
+  ZipStream(const InPlaceFile* file, const ZipEntry& entry, uint64_t begin, std::stop_token stop);
 
   uint64_t offset() const override { return offset_; }
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
@@ -50,6 +51,7 @@ class ZipStream final : public ByteStream {
 
   const InPlaceFile& file_;
   const ZipEntry entry_;
+  const std::stop_token stop_;
   uint64_t next_;  // Of the file.
   const uint64_t end_;
   uint64_t offset_ = 0;
@@ -68,8 +70,10 @@ class ZipFile {
   const std::vector<ZipEntry>& entries() const { return entries_; }
 
   // The archive must outlive the stream. REQUIRES: `entry` is one of entries(). INVALID_ARGUMENT:
-  // its header is damaged, or it is encrypted or compressed in another way than by deflating.
-  absl::StatusOr<std::unique_ptr<ZipStream>> Read(const ZipEntry& entry) const;
+  // its header is damaged, or it is encrypted or compressed in another way than by deflating. Once
+  // `stop` is requested the stream is CANCELLED.
+  absl::StatusOr<std::unique_ptr<ZipStream>> Read(const ZipEntry& entry,
+                                                  std::stop_token stop = {}) const;
 
   // INVALID_ARGUMENT: "FIELD: PATH: MESSAGE".
   absl::Status Error(const std::string& message) const { return file_->Error(message); }

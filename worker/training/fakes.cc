@@ -1,7 +1,10 @@
 #include "worker/training/fakes.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <set>
+#include <stop_token>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -16,6 +19,14 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(1);
 constexpr char kJobId[] = "job-1";
 constexpr uint64_t kSizes[] = {2, 3};
+
+// Blocks; after a minute the process ends.
+void AwaitStop(const std::stop_token& stop) {
+  std::promise<void> stopped;
+  const std::stop_callback callback(stop, [&stopped] { stopped.set_value(); });
+  CHECK(stopped.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready)
+      << "nobody stopped the opening of data";
+}
 
 class FakeDataset final : public Dataset {
  public:
@@ -428,11 +439,16 @@ bool Messages::empty() const {
 }
 
 DatasetOpener FakeWorld::open_dataset() {
-  return [this](const millrace::Dataset&, const std::string&,
+  return [this](const millrace::Dataset&, const DataDirectory& directory,
                 const std::string& field) -> absl::StatusOr<std::unique_ptr<Dataset>> {
     log.Add(absl::StrCat("open ", field));
     if (on_open) {
       if (absl::Status status = on_open(field); !status.ok()) return status;
+    }
+    if (opens_until_stopped) {
+      AwaitStop(directory.stop);
+      log.Add("stopped");
+      return CheckWanted(directory.stop);
     }
     return std::make_unique<FakeDataset>(
         this, field == "data.train" ? train_examples : evaluate_examples);

@@ -90,6 +90,7 @@ struct FakeWorld {
 
   std::function<void()> between_gradients;  // After the second variable's, before the first's.
   std::function<void()> after_gradients;    // After the first's.
+  bool opens_until_stopped = false;         // Sets, until nobody wants them any more.
   bool finishes_all_gradients = true;
   bool has_next_values = true;
   bool stages_within_train = true;
@@ -107,14 +108,15 @@ struct FakeWorld {
   uint64_t evaluate_examples = kFakeEvaluateExamples;
   uint64_t fingerprint = 0;  // Of each of the sets.
 
-  // The log has "open FIELD", "make model", "model gone"; "client GENERATION", "frozen VARIABLE"
-  // (which a client is told of), "cancel GENERATION"; "pull newest", "pull VERSION", "pull cut ID",
-  // and the same with "begin " before it when it is begun, not waited for; "arrived VARIABLE from
-  // ELEMENT: COUNT" (which the model is told), "take next" (values); "stage FIRST_EXAMPLE", "staged
-  // FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE", "seed SEED", "add
-  // VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate SIZE". What is pulled
-  // or added in another encoding than FLOAT32 has " as ENCODING" behind it; what is pulled by rows
-  // " rows of VARIABLE:" and the rows; what is added so is "add rows of VARIABLE: ROWS".
+  // The log has "open FIELD", "stopped" (opening), "make model", "model gone"; "client GENERATION",
+  // "frozen VARIABLE" (which a client is told of), "cancel GENERATION"; "pull newest", "pull
+  // VERSION", "pull cut ID", and the same with "begin " before it when it is begun, not waited for;
+  // "arrived VARIABLE from ELEMENT: COUNT" (which the model is told), "take next" (values); "stage
+  // FIRST_EXAMPLE", "staged FIRST_EXAMPLE" (when that batch is trained on); "train FIRST_EXAMPLE",
+  // "seed SEED", "add VARIABLE", "commit STEP", "push STEP" (Push::Wait is called); "evaluate
+  // SIZE". What is pulled or added in another encoding than FLOAT32 has " as ENCODING" behind it;
+  // what is pulled by rows " rows of VARIABLE:" and the rows; what is added so is "add rows of
+  // VARIABLE: ROWS".
   DatasetOpener open_dataset();
   ModelFactory make_model();
   ParameterClientFactory make_client();

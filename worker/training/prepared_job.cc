@@ -86,7 +86,7 @@ JobPreparer::Kept::iterator JobPreparer::Find(const std::string& key) {
 
 absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
   // A job that is kept already is not opened again.
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, Take(spec));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, Take(spec, planning_.get_token()));
   JobPlan plan = PlanOf(spec, *job);
   std::unique_ptr<PreparedJob> oldest;  // Destroyed without the lock.
   MutexLock lock(&mutex_);
@@ -98,7 +98,8 @@ absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& spec) {
+absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& spec,
+                                                               std::stop_token stop) {
   const std::string key = Key(spec);
   {
     MutexLock lock(&mutex_);
@@ -109,17 +110,18 @@ absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& sp
       return job;
     }
   }
-  return CatchBadAlloc("the job's data and model", [&] { return Prepare(spec); });
+  return CatchBadAlloc("the job's data and model", [&] { return Prepare(spec, stop); });
 }
 
-absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(const JobSpec& spec) const {
+absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(
+    const JobSpec& spec, const std::stop_token& stop) const {
   auto job = std::make_unique<PreparedJob>();
   const DataSpec& data = spec.data();
-  MILLRACE_ASSIGN_OR_RETURN(job->train,
-                            open_dataset_(data.train(), data.directory(), "data.train"));
+  const DataDirectory directory = {data.directory(), stop};
+  MILLRACE_ASSIGN_OR_RETURN(job->train, open_dataset_(data.train(), directory, "data.train"));
   if (data.has_evaluate()) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        job->evaluate, open_dataset_(EvaluationSet(data), data.directory(), "data.evaluate"));
+    MILLRACE_ASSIGN_OR_RETURN(job->evaluate,
+                              open_dataset_(EvaluationSet(data), directory, "data.evaluate"));
   }
   MILLRACE_ASSIGN_OR_RETURN(job->model, make_model_(spec, *job->train, job->evaluate.get()));
   return job;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,10 +55,15 @@ class JobPreparer {
 
   // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
   // field's path, or the layer, or the file and the offset. RESOURCE_EXHAUSTED: too little memory.
+  // CANCELLED: planning was called off.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The job as it was planned from the same spec, or prepared now.
-  absl::StatusOr<std::unique_ptr<PreparedJob>> Take(const JobSpec& spec)
+  // Ends Plan, now and from now on, as soon as what it reads has answered. Does not block.
+  void CallOffPlanning() { planning_.request_stop(); }
+
+  // The job as it was planned from the same spec, or prepared now. CANCELLED: `stop` was requested
+  // meanwhile.
+  absl::StatusOr<std::unique_ptr<PreparedJob>> Take(const JobSpec& spec, std::stop_token stop)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Keeps a planned job no longer, if it does.
@@ -68,11 +74,13 @@ class JobPreparer {
   using Kept = std::deque<std::pair<std::string, std::unique_ptr<PreparedJob>>>;
 
   Kept::iterator Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::unique_ptr<PreparedJob>> Prepare(const JobSpec& spec) const;
+  absl::StatusOr<std::unique_ptr<PreparedJob>> Prepare(const JobSpec& spec,
+                                                       const std::stop_token& stop) const;
 
   const DatasetOpener open_dataset_;
   const ModelFactory make_model_;
   const size_t capacity_;
+  std::stop_source planning_;  // Thread-safe.
 
   Mutex mutex_;  // Guards what follows.
   Kept kept_ ABSL_GUARDED_BY(mutex_);

@@ -17,7 +17,7 @@ namespace millrace::worker {
 
 // OpenDataset's signature and contract.
 using DatasetOpener = std::function<absl::StatusOr<std::unique_ptr<Dataset>>(
-    const millrace::Dataset& spec, const std::string& directory, const std::string& field)>;
+    const millrace::Dataset& spec, const DataDirectory& directory, const std::string& field)>;
 
 // ParameterClient::Create's signature and contract.
 using ParameterClientFactory = std::function<absl::StatusOr<std::unique_ptr<ParameterClient>>(

@@ -82,6 +82,7 @@ void StepLoop::DropWork() {
 }
 
 void StepLoop::Stop() {
+  opening_.request_stop();
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -199,7 +200,8 @@ absl::Status StepLoop::Prepare(const JobPlan& plan) {
                               PushFinisher::Start(kPushesUnderWay, options_.start_thread));
   }
   if (computation_ == nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, options_.preparer->Take(spec_));
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job,
+                              options_.preparer->Take(spec_, opening_.get_token()));
     MILLRACE_ASSIGN_OR_RETURN(computation_,
                               JobComputation::Start(spec_, std::move(job), options_.start_thread));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,7 +86,8 @@ class StepLoop {
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Gives back the leases that are not begun at once. The steps under way are finished, the rest of
-  // their leases is given back, and the thread ends.
+  // their leases is given back, and the thread ends. Data that are being opened are read no
+  // further.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits for the thread's end, which Stop brings about; a push that is still waiting for a ps
@@ -183,6 +185,7 @@ class StepLoop {
   const std::string job_id_;
   const JobSpec spec_;
   ActivityBoard board_;
+  std::stop_source opening_;  // Of the data. Thread-safe.
 
   // The thread alone uses these.
   std::unique_ptr<JobComputation> computation_;  // Null until the job is prepared.

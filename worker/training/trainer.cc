@@ -38,6 +38,11 @@ constexpr absl::Duration kThreadPause = absl::Seconds(1);
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
 
+// The worker's reason not to make a plan, in words for whoever submits the job.
+absl::Status WhyNoPlan(const absl::Status& error) {
+  return absl::IsCancelled(error) ? absl::UnavailableError("it leaves the cluster") : error;
+}
+
 absl::Status NoRoute() {
   return absl::FailedPreconditionError("this worker has no route for the job");
 }
@@ -98,13 +103,14 @@ void Trainer::Plan(const PlanJob& request) {
 }
 
 void Trainer::PlanNow(const std::string& key, const JobSpec& spec) {
-  const absl::StatusOr<JobPlan> plan = preparer_.Plan(spec);
+  absl::StatusOr<JobPlan> plan = preparer_.Plan(spec);
   if (plan.ok()) {
     background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec] {
       preparer_.Forget(spec);
       TrimSoon();
     });
   } else {
+    plan = WhyNoPlan(plan.status());
     TrimSoon();
   }
   std::vector<uint64_t> requests;
@@ -289,6 +295,7 @@ void Trainer::DropWork() {
 }
 
 void Trainer::Stop() {
+  preparer_.CallOffPlanning();
   Jobs jobs;
   {
     MutexLock lock(&mutex_);

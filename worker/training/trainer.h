@@ -54,7 +54,8 @@ class Trainer {
   void DropWork() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Finishes the steps under way (pulls are called off at once, pushes when they take long), gives
-  // the leases back, and takes no more messages. Blocks until that is done.
+  // the leases back, reads no further in data that are being opened, and takes no more messages.
+  // Blocks until that is done.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

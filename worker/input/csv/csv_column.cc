@@ -6,7 +6,7 @@
 namespace millrace::worker {
 
 absl::StatusOr<std::unique_ptr<CsvEncoder>> MakeCsvEncoder(const CsvColumn& column,
-                                                           const std::string& directory,
+                                                           const DataDirectory& directory,
                                                            const std::string& field) {
   switch (column.kind_case()) {
     case CsvColumn::kNumber:

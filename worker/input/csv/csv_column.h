@@ -12,6 +12,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "protos/csv.pb.h"
+#include "worker/input/data_directory.h"
 
 namespace millrace::worker {
 
@@ -49,7 +50,7 @@ class CsvEncoder {
 // `directory` is where a vocabulary's file stands, `field` the column's path in the job.
 // INVALID_ARGUMENT, UNAVAILABLE: of that file. REQUIRES: CheckCsvFiles is content with the column.
 absl::StatusOr<std::unique_ptr<CsvEncoder>> MakeCsvEncoder(const CsvColumn& column,
-                                                           const std::string& directory,
+                                                           const DataDirectory& directory,
                                                            const std::string& field);
 
 // The kinds of columns.
@@ -58,7 +59,7 @@ std::unique_ptr<CsvEncoder> MakeBucketsEncoder(const CsvBuckets& spec);
 std::unique_ptr<CsvEncoder> MakeHashEncoder(const CsvHash& spec);
 std::unique_ptr<CsvEncoder> MakeCrossEncoder(const CsvCross& spec);
 absl::StatusOr<std::unique_ptr<CsvEncoder>> MakeVocabularyEncoder(const CsvVocabulary& spec,
-                                                                  const std::string& directory,
+                                                                  const DataDirectory& directory,
                                                                   const std::string& field);
 
 // How many of the increasing `boundaries` are at most x.

@@ -100,7 +100,7 @@ std::vector<TensorSpec> DescribeLabels(const CsvFiles& spec, CsvTableReader* rea
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
                                                         const ExampleSelection& selection,
-                                                        const std::string& directory,
+                                                        const DataDirectory& directory,
                                                         const std::string& field,
                                                         uint64_t most_kept) {
   const std::string path = absl::StrCat(field, ".csv");

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "protos/csv.pb.h"
+#include "worker/input/data_directory.h"
 #include "worker/input/dataset.h"
 #include "worker/input/example_selection.h"
 #include "worker/input/memory_budget.h"
@@ -19,7 +20,7 @@ namespace millrace::worker {
 // and the column's name.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsvDataset(const CsvFiles& spec,
                                                         const ExampleSelection& selection,
-                                                        const std::string& directory,
+                                                        const DataDirectory& directory,
                                                         const std::string& field,
                                                         uint64_t most_kept = MostKeptBytes());
 

@@ -39,7 +39,7 @@ std::string AtColumn(const std::string& name) {
 }  // namespace
 
 CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
-                               const std::string& directory, const std::string& field,
+                               const DataDirectory& directory, const std::string& field,
                                uint64_t most_kept)
     : spec_(spec),
       selection_(selection),
@@ -53,7 +53,8 @@ CsvTableReader::CsvTableReader(const CsvFiles& spec, const ExampleSelection& sel
 absl::Status CsvTableReader::Read() {
   MILLRACE_RETURN_IF_ERROR(MakeEncoders());
   const std::vector<std::string> names(spec_.files().begin(), spec_.files().end());
-  MILLRACE_ASSIGN_OR_RETURN(files_, FindFiles(directory_, names, absl::StrCat(field_, ".files")));
+  MILLRACE_ASSIGN_OR_RETURN(files_,
+                            FindFiles(directory_.path, names, absl::StrCat(field_, ".files")));
   for (NamedFile& file : files_) MILLRACE_RETURN_IF_ERROR(ReadFile(&file));
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "worker/input/csv/csv_label.h"
 #include "worker/input/csv/csv_reader.h"
 #include "worker/input/csv/csv_table.h"
+#include "worker/input/data_directory.h"
 #include "worker/input/example_selection.h"
 #include "worker/input/input_files.h"
 
@@ -26,7 +27,7 @@ class CsvTableReader {
   // `field` is the files' in the job ("data.train.csv"). What is passed must outlive this object.
   // REQUIRES: CheckCsvFiles is content with `spec`.
   CsvTableReader(const CsvFiles& spec, const ExampleSelection& selection,
-                 const std::string& directory, const std::string& field, uint64_t most_kept);
+                 const DataDirectory& directory, const std::string& field, uint64_t most_kept);
 
   // Reads all files. Blocks. INVALID_ARGUMENT: the file and the place of what is wrong.
   // UNAVAILABLE: the system failed to read. RESOURCE_EXHAUSTED: more than `most_kept` bytes.
@@ -74,7 +75,7 @@ class CsvTableReader {
 
   const CsvFiles& spec_;
   const ExampleSelection& selection_;
-  const std::string& directory_;
+  const DataDirectory& directory_;
   const std::string& field_;
   const uint64_t most_kept_;
   absl::flat_hash_set<std::string> missing_;

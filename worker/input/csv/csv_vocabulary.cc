@@ -63,7 +63,7 @@ absl::StatusOr<Words> ReadWords(InputFile* file) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CsvEncoder>> MakeVocabularyEncoder(const CsvVocabulary& spec,
-                                                                  const std::string& directory,
+                                                                  const DataDirectory& directory,
                                                                   const std::string& field) {
   Words words;
   if (spec.words().empty()) {

@@ -90,23 +90,25 @@ std::vector<int32_t> KeepSelected(const ExampleSelection& selection,
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
                                                          const ExampleSelection& selection,
-                                                         const std::string& directory,
+                                                         const DataDirectory& directory,
                                                          const std::string& field,
                                                          uint64_t most_kept) {
   const std::string set = absl::StrCat(field, ".image_folder");
   MILLRACE_RETURN_IF_ERROR(CheckImageFolder(spec, set));
   const std::string folder_field = absl::StrCat(set, ".folder");
   const bool absolute = absl::StartsWith(spec.folder(), "/");
-  if (spec.folder().empty() || (!absolute && directory.empty())) {
+  if (spec.folder().empty() || (!absolute && directory.path.empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
         folder_field, ": '", spec.folder(), "'; must be a folder, in data.directory (--data=DIR)"));
   }
-  const std::string path = absolute ? spec.folder() : absl::StrCat(directory, "/", spec.folder());
-  MILLRACE_ASSIGN_OR_RETURN(const ImageFiles images, ListImages(path, folder_field));
+  const std::string path =
+      absolute ? spec.folder() : absl::StrCat(directory.path, "/", spec.folder());
+  const DataDirectory folder = {path, directory.stop};
+  MILLRACE_ASSIGN_OR_RETURN(const ImageFiles images, ListImages(folder, folder_field));
   ReportClasses(path, images);
   const ImageSize size = {spec.height(), spec.width(), spec.grey() ? size_t{1} : size_t{3}};
   MILLRACE_RETURN_IF_ERROR(CheckPictures(images.files.size(), size, most_kept, path, folder_field));
-  LoadedImages loaded = LoadImages(path, images.files, size, folder_field);
+  LoadedImages loaded = LoadImages(folder, images.files, size, folder_field);
   MILLRACE_RETURN_IF_ERROR(CheckUnreadable(spec, path, loaded.statuses));
   const auto pictures = static_cast<uint64_t>(
       std::count(loaded.statuses.begin(), loaded.statuses.end(), absl::OkStatus()));

@@ -22,7 +22,7 @@ namespace millrace::worker {
 // the file's path.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenImageFolder(const ImageFolder& spec,
                                                          const ExampleSelection& selection,
-                                                         const std::string& directory,
+                                                         const DataDirectory& directory,
                                                          const std::string& field,
                                                          uint64_t most_kept = MostKeptBytes());
 

@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadWhole(InputFile* file) {
   return file->Error(absl::StrCat("is larger than ", kMaxImageFileBytes, " bytes"));
 }
 
-absl::Status LoadImage(const std::string& folder, const std::string& name, const ImageSize& size,
+absl::Status LoadImage(const DataDirectory& folder, const std::string& name, const ImageSize& size,
                        const std::string& field, absl::Span<uint8_t> pixels) {
   MILLRACE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(folder, name, field));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadWhole(&file));
@@ -47,7 +47,7 @@ absl::Status LoadImage(const std::string& folder, const std::string& name, const
 
 }  // namespace
 
-LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>& files,
+LoadedImages LoadImages(const DataDirectory& folder, const std::vector<ImageFile>& files,
                         const ImageSize& size, const std::string& field,
                         const ThreadStarter& start_thread) {
   LoadedImages loaded;

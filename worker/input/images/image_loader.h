@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/start_thread.h"
+#include "worker/input/data_directory.h"
 #include "worker/input/images/list_images.h"
 
 namespace millrace::worker {
@@ -34,8 +35,9 @@ inline constexpr size_t kMaxImageThreads = 8;
 // of the job that names it. One thread for each of the machine's, up to kMaxImageThreads, or as
 // many as the system has left beside the caller's; what comes out does not depend on how many there
 // are. Throws std::bad_alloc as others do, but for what a single file needs: that is
-// RESOURCE_EXHAUSTED in its status. UNAVAILABLE there: the system failed to read it.
-LoadedImages LoadImages(const std::string& folder, const std::vector<ImageFile>& files,
+// RESOURCE_EXHAUSTED in its status. UNAVAILABLE there: the system failed to read it. CANCELLED:
+// nobody wants it any more.
+LoadedImages LoadImages(const DataDirectory& folder, const std::vector<ImageFile>& files,
                         const ImageSize& size, const std::string& field,
                         const ThreadStarter& start_thread = StartThread);
 

@@ -31,11 +31,12 @@ absl::Status CannotList(const std::string& path, const std::string& field,
 }
 
 // What is in a folder, hidden entries aside, sorted as bytes.
-absl::StatusOr<Entries> ListFolder(const std::string& path, const std::string& field) {
+absl::StatusOr<Entries> ListFolder(const DataDirectory& folder, const std::string& field) {
   Entries entries;
   std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
+  std::filesystem::directory_iterator entry(folder.path, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    MILLRACE_RETURN_IF_ERROR(CheckWanted(folder.stop));
     const std::string name = entry->path().filename();
     if (name[0] == '.') continue;
     std::error_code unknown;
@@ -44,7 +45,7 @@ absl::StatusOr<Entries> ListFolder(const std::string& path, const std::string& f
                                                                        : entries.others;
     list.push_back(name);
   }
-  if (error) return CannotList(path, field, error);
+  if (error) return CannotList(folder.path, field, error);
   std::sort(entries.folders.begin(), entries.folders.end());
   std::sort(entries.files.begin(), entries.files.end());
   return entries;
@@ -52,17 +53,17 @@ absl::StatusOr<Entries> ListFolder(const std::string& path, const std::string& f
 
 }  // namespace
 
-absl::StatusOr<ImageFiles> ListImages(const std::string& path, const std::string& field) {
-  MILLRACE_ASSIGN_OR_RETURN(Entries classes, ListFolder(path, field));
+absl::StatusOr<ImageFiles> ListImages(const DataDirectory& folder, const std::string& field) {
+  MILLRACE_ASSIGN_OR_RETURN(Entries classes, ListFolder(folder, field));
   ImageFiles images;
   images.classes = std::move(classes.folders);
   for (size_t i = 0; i < images.classes.size(); ++i) {
-    const std::string folder = absl::StrCat(path, "/", images.classes[i]);
-    MILLRACE_ASSIGN_OR_RETURN(const Entries entries, ListFolder(folder, field));
+    const std::string path = absl::StrCat(folder.path, "/", images.classes[i]);
+    MILLRACE_ASSIGN_OR_RETURN(const Entries entries, ListFolder({path, folder.stop}, field));
     if (!entries.folders.empty() || !entries.others.empty()) {
       const std::string& name = entries.folders.empty() ? entries.others[0] : entries.folders[0];
       return absl::InvalidArgumentError(absl::StrCat(
-          field, ": ", folder, "/", name, ": is no file; a class's folder must hold files alone"));
+          field, ": ", path, "/", name, ": is no file; a class's folder must hold files alone"));
     }
     for (const std::string& file : entries.files) {
       images.files.push_back({absl::StrCat(images.classes[i], "/", file), static_cast<int32_t>(i)});
@@ -70,7 +71,7 @@ absl::StatusOr<ImageFiles> ListImages(const std::string& path, const std::string
   }
   if (!images.files.empty()) return images;
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", path,
+      absl::StrCat(field, ": ", folder.path,
                    ": no pictures; must have a sub-folder for each class, with "
                    "the class's pictures in it"));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/input/data_directory.h"
 
 namespace millrace::worker {
 
@@ -20,10 +21,11 @@ struct ImageFiles {
   std::vector<ImageFile> files;      // By class, then by name, sorted as bytes.
 };
 
-// All files in the sub-folders of the folder `path`. `field` is the field of the job that names it.
+// All files in the sub-folders of `folder`. `field` is the field of the job that names it.
 // Blocks while it reads. INVALID_ARGUMENT: no such folder, no class or no file in it, or something
 // in a class's folder that is no file. UNAVAILABLE: the system failed to read.
-absl::StatusOr<ImageFiles> ListImages(const std::string& path, const std::string& field);
+// CANCELLED: nobody wants them any more.
+absl::StatusOr<ImageFiles> ListImages(const DataDirectory& folder, const std::string& field);
 
 }  // namespace millrace::worker
 

@@ -1,0 +1,49 @@
+// Data that nobody wants any more are opened no further.
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "protos/cluster.pb.h"
+#include "worker/training/fakes.h"
+#include "worker/training/trainer_fixture.h"
+
+namespace millrace::worker {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A worker that was told to end read gigabytes first.
+class OpeningTest : public TrainerFixture {
+ protected:
+  OpeningTest() { world_.opens_until_stopped = true; }
+};
+
+TEST_F(OpeningTest, WorkerThatStopsOpensNoDataForAPlanAndLeavesThePlanToOthers) {
+  Start();
+  trainer_->Handle(PlanMessage(5, FakeJob()));
+  world_.log.Await("open data.train");
+  trainer_->Stop();
+  const PlanResult result = said_.Next().plan_result();
+  EXPECT_EQ(result.request_id(), 5);
+  EXPECT_EQ(result.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(result.message(), "it leaves the cluster");
+}
+
+TEST_F(OpeningTest, WorkerThatStopsOpensNoDataForAJob) {
+  Start();
+  trainer_->Handle(RouteMessage(FakeJob(), /*generation=*/1));
+  world_.log.Await("open data.train");
+  trainer_->Stop();
+  EXPECT_THAT(world_.log.events(), ElementsAre("open data.train", "stopped"));
+  EXPECT_TRUE(said_.empty());
+}
+
+TEST_F(OpeningTest, DataOfAJobThatIsForgottenAreOpenedNoFurther) {
+  Start();
+  trainer_->Handle(RouteMessage(FakeJob(), /*generation=*/1));
+  world_.log.Await("open data.train");
+  trainer_->Handle(ForgetMessage());
+  world_.log.Await("stopped");
+}
+
+}  // namespace
+}  // namespace millrace::worker
