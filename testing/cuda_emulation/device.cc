@@ -120,6 +120,7 @@ void Reset() {
   device.hanging_allocation = device.hanging_graph = {};
   Nccl& nccl = TheNccl();
   nccl.missing = false;
+  nccl.version = NCCL_VERSION_CODE;
   nccl.init = nccl.group = nccl.sum = {};
   last_error = cudaSuccess;
   SetCurrentDevice(0);

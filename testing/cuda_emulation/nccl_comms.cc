@@ -89,6 +89,9 @@ void SetNccl(const std::function<void(Nccl*)>& change) {
 void SetNcclMissing() {
   SetNccl([](Nccl* nccl) { nccl->missing = true; });
 }
+void SetNcclVersion(int version) {
+  SetNccl([&](Nccl* nccl) { nccl->version = version; });
+}
 void FailNcclInit(int n) {
   SetNccl([&](Nccl* nccl) { nccl->init.countdown = n; });
 }
@@ -99,6 +102,11 @@ void FailNcclSum(int n) {
   SetNccl([&](Nccl* nccl) { nccl->sum.countdown = n; });
 }
 
+int NcclVersion() {
+  int version = 0;
+  SetNccl([&](const Nccl* nccl) { version = nccl->version; });
+  return version;
+}
 bool NcclMissing() {
   bool missing = false;
   SetNccl([&](const Nccl* nccl) { missing = nccl->missing; });
@@ -123,7 +131,7 @@ using cuda_emulation::Nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
   if (version == nullptr) return ncclInvalidArgument;
-  *version = NCCL_VERSION_CODE;
+  *version = cuda_emulation::NcclVersion();
   return ncclSuccess;
 }
 

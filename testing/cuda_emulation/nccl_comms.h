@@ -30,6 +30,7 @@ struct Clique {
 
 struct Nccl {
   bool missing = false;
+  int version = NCCL_VERSION_CODE;
   Fault init, group, sum;
   std::set<ncclComm_t> comms;
   uint64_t sums = 0;

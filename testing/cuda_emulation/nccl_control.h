@@ -11,6 +11,9 @@ namespace cuda_emulation {
 void SetNcclMissing();
 bool NcclMissing();
 
+// What ncclGetVersion says from now on.
+void SetNcclVersion(int version);
+
 // Faults. `n` counts from this call, from 1.
 // The nth call of ncclCommInitAll returns ncclSystemError.
 void FailNcclInit(int n);

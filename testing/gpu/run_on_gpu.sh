@@ -214,7 +214,9 @@ run_sanitizers() {
       parts "${tool}_$tests" 300 "$shards" "${watch[@]}" "--tool=$tool" /bin/sh "$here/$tests"
     done
   done
-  parts memcheck_cuda_model_test 500 "$shards" "${watch[@]}" --tool=memcheck /bin/sh "$here/cuda_model_test"
+  for tests in cuda_model_test staged_batches_test; do
+    parts "memcheck_$tests" 500 "$shards" "${watch[@]}" --tool=memcheck /bin/sh "$here/$tests"
+  done
   for steps in "" --ahead; do
     part "initcheck_steps${steps/--/_}" 300 "${watch[@]}" --tool=initcheck /bin/sh "$here/gpu_benchmark" \
       --job=examples/cifar10_resnet.textproto --batch=8 --steps=1 --rounds=1 --warmup=1 --peak_size=0 $steps

@@ -8,7 +8,8 @@
 namespace millrace::worker {
 
 // What a layer or a model needs for each number of examples that it meets. A job has at most four:
-// full and short batches, in training and in evaluation; more than a few make room for each other.
+// full and short batches, in training and in evaluation; and where these are divided (CompactModel)
+// three more. More make room for each other.
 template <typename T>
 class PerBatch {
  public:

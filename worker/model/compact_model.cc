@@ -296,19 +296,23 @@ absl::Status CompactModel::EvaluateOn(const Batch& batch, EvaluationSums* sums) 
   if (model_ != nullptr) model_->Stage(nullptr);
   tables_.Translate(batch, current_.get());
   if (batch.size > batches_.train && !CompactTables::Fits(first_rooms_, *current_)) {
-    return EvaluateHalves(batch, sums);
+    return EvaluateParts(batch, batches_.train, sums);
   }
   const absl::Status room = MakeRoom(*current_);
-  if (absl::IsResourceExhausted(room) && batch.size > 1) return EvaluateHalves(batch, sums);
+  if (absl::IsResourceExhausted(room) && batch.size > 1) {
+    return EvaluateParts(batch, (batch.size + 1) / 2, sums);
+  }
   MILLRACE_RETURN_IF_ERROR(room);
   CopyRows(*current_);
   return model_->Evaluate(current_->batch, sums);
 }
 
-absl::Status CompactModel::EvaluateHalves(const Batch& batch, EvaluationSums* sums) {
-  const size_t half = batch.size / 2;
-  MILLRACE_RETURN_IF_ERROR(EvaluateOn(ExamplesOf(batch, 0, half), sums));
-  return EvaluateOn(ExamplesOf(batch, half, batch.size), sums);
+absl::Status CompactModel::EvaluateParts(const Batch& batch, size_t most, EvaluationSums* sums) {
+  for (size_t begin = 0; begin < batch.size; begin += most) {
+    const size_t end = std::min(begin + most, batch.size);
+    MILLRACE_RETURN_IF_ERROR(EvaluateOn(ExamplesOf(batch, begin, end), sums));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::worker

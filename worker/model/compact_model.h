@@ -86,7 +86,9 @@ class CompactModel final : public Model {
   absl::StatusOr<BatchResult> TrainOn(const Batch& batch, bool is_staged, uint64_t seed,
                                       GradientSink* gradients);
   absl::Status EvaluateOn(const Batch& batch, EvaluationSums* sums);
-  absl::Status EvaluateHalves(const Batch& batch, EvaluationSums* sums);
+  // In parts of `most` examples, and a rest: the model meets few sizes, each of which a device may
+  // get ready for.
+  absl::Status EvaluateParts(const Batch& batch, size_t most, EvaluationSums* sums);
 
   const std::shared_ptr<Device> device_;
   const ModelPlan plan_;

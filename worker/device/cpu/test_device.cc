@@ -8,4 +8,6 @@ std::unique_ptr<Device> MakeTestDevice(int threads) { return std::make_unique<Cp
 
 int TestDeviceParts() { return 1; }
 
+size_t TestDeviceUnits() { return 24; }
+
 }  // namespace millrace::worker

@@ -198,6 +198,13 @@ TEST_F(NcclReplicasTest, OwnSumsServeWithoutNccl) {
   ExpectOwnSums("NCCL cannot be loaded: libnccl.so.2: cannot open shared object file");
 }
 
+// Its communicators cannot be aborted without harm.
+TEST_F(NcclReplicasTest, OwnSumsServeWhereNcclIsOld) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  cuda_emulation::SetNcclVersion(21604);
+  ExpectOwnSums("NCCL 2.16.4 is too old; must be 2.16.5 or newer");
+}
+
 TEST_F(NcclReplicasTest, OwnSumsServeWhereThereAreNoCommunicators) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   cuda_emulation::FailNcclInit(1);

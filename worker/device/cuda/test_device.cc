@@ -14,4 +14,6 @@ std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
 
 int TestDeviceParts() { return 1; }
 
+size_t TestDeviceUnits() { return OnRealGpu() ? 2048 : 24; }
+
 }  // namespace millrace::worker

@@ -17,4 +17,6 @@ std::unique_ptr<Device> MakeTestDevice(int /*threads*/) {
 
 int TestDeviceParts() { return 2; }
 
+size_t TestDeviceUnits() { return OnRealGpu(/*gpus=*/2) ? 2048 : 24; }
+
 }  // namespace millrace::worker

@@ -306,7 +306,8 @@ TEST_P(CompactModelTest, EvaluatesAlsoBatchesOfMoreRowsThanThereIsRoomFor) {
     ASSERT_TRUE(model->Evaluate(batch, &sums).ok());
     ASSERT_TRUE(whole_->Evaluate(batch, &expected).ok());
     EXPECT_EQ(sums.examples, size);
-    EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
+    // In parts: products of fewer rows, of other roundings to float32.
+    EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-5 * expected.loss_sum);
   }
 }
 
@@ -522,7 +523,7 @@ TEST_F(SmallDeviceTest, EvaluatesInPartsWhatThereIsNoRoomFor) {
   ASSERT_TRUE(model_->Evaluate(large_, &sums).ok());
   ASSERT_TRUE(whole_->Evaluate(large_, &expected).ok());
   EXPECT_EQ(sums.examples, kMostTrained);
-  EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-12 * expected.loss_sum);
+  EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-5 * expected.loss_sum);
 }
 
 TEST_F(SmallDeviceTest, RoomForOneBatchAloneIsEnough) {

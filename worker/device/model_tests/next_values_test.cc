@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/device/model_tests/model_test_util.h"
@@ -66,10 +67,10 @@ class AheadGradients final : public GradientSink {
 
  private:
   void Bring(size_t variable, absl::Span<float> place) {
-    constexpr size_t kPiece = 100;
     const std::vector<float>& values = next_[variable];
-    for (size_t first = 0; first < values.size(); first += kPiece) {
-      const size_t count = std::min(kPiece, values.size() - first);
+    const size_t piece = std::max<size_t>(100, values.size() / 64);
+    for (size_t first = 0; first < values.size(); first += piece) {
+      const size_t count = std::min(piece, values.size() - first);
       std::copy_n(values.data() + first, count, place.data() + first);
       model_->Arrived(variable, first, count);
     }
@@ -88,17 +89,23 @@ class AheadGradients final : public GradientSink {
 
 class NextValuesTest : public ::testing::Test {
  protected:
-  static ModelPlan Plan(bool pulls_ahead = true) {
-    ModelPlan plan = PlanOrDie(std::string("layers { batch_normalization {} } ") + kPictureNetwork,
-                               kNextPicture, 4);
-    plan.regularizers[2].set_l2(0.01f);
+  NextValuesTest()
+      : NextValuesTest(std::string("layers { batch_normalization {} } ") + kPictureNetwork,
+                       kNextPicture, kWholeBatch, /*scale=*/0.3f) {}
+  NextValuesTest(const std::string& layers, Shape input, size_t batch, float scale)
+      : plan_(PlanOrDie(layers, input, 4)), input_(std::move(input)), batch_(batch), scale_(scale) {
+    plan_.regularizers[2].set_l2(0.01f);
+  }
+
+  ModelPlan Plan(bool pulls_ahead = true) const {
+    ModelPlan plan = plan_;
     plan.pulls_ahead = pulls_ahead;
     return plan;
   }
 
-  static ModelValues ValuesOf(uint64_t seed) {
-    const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-    FillValues(seed, 0.3f, model.get());
+  ModelValues ValuesOf(uint64_t seed) const {
+    const std::unique_ptr<Model> model = CompileOrDie(Plan(), batch_);
+    FillValues(seed, scale_, model.get());
     ModelValues values;
     for (size_t v = 0; v < model->variables().size(); ++v) {
       const absl::Span<float> place = model->values(v);
@@ -108,18 +115,18 @@ class NextValuesTest : public ::testing::Test {
   }
 
   // With all values there before.
-  static GivenByStep Expected(const ModelValues& values, const Batch& batch, uint64_t seed) {
-    const std::unique_ptr<Model> model = CompileOrDie(Plan(/*pulls_ahead=*/false), kWholeBatch);
+  GivenByStep Expected(const ModelValues& values, const Batch& batch, uint64_t seed) const {
+    const std::unique_ptr<Model> model = CompileOrDie(Plan(/*pulls_ahead=*/false), batch_);
     WriteValues(values, model.get());
     return TrainOn(batch, seed, model.get());
   }
 
-  static GivenByStep TrainOn(const Batch& batch, uint64_t seed, Model* model) {
+  GivenByStep TrainOn(const Batch& batch, uint64_t seed, Model* model) const {
     return GivenBy(batch, seed, Plan(), model);
   }
 
   // While the values of step + 1 arrive.
-  static GivenByStep Step(uint64_t step, Model* model) {
+  GivenByStep Step(uint64_t step, Model* model) const {
     const Batch batch = BatchOf(step);
     const Batch next = BatchOf(step + 1);
     AheadGradients gradients(Plan(), model, ValuesOf(step + 1), &next);
@@ -132,20 +139,48 @@ class NextValuesTest : public ::testing::Test {
   }
 
   // Full and short ones in turns.
-  static Batch BatchOf(uint64_t step) {
-    return RandomBatch(step, step % 3 == 2 ? 5 : kWholeBatch, kNextPicture, 4);
+  Batch BatchOf(uint64_t step) const {
+    return RandomBatch(step, step % 3 == 2 ? batch_ / 2 - 1 : batch_, input_, 4);
+  }
+
+  void ExpectRightSteps(uint64_t steps) const {
+    const std::unique_ptr<Model> model = CompileOrDie(Plan(), batch_);
+    WriteValues(ValuesOf(0), model.get());
+    for (uint64_t step = 0; step < steps; ++step) {
+      ASSERT_EQ(Step(step, model.get()), Expected(ValuesOf(step), BatchOf(step), step)) << step;
+      model->TakeNextValues();
+    }
+    EXPECT_EQ(TrainOn(BatchOf(steps), steps, model.get()),
+              Expected(ValuesOf(steps), BatchOf(steps), steps));
+  }
+
+ private:
+  ModelPlan plan_;
+  const Shape input_;
+  const size_t batch_;
+  const float scale_;
+};
+
+// Copies of many values and of large batches, beside products that take about as long.
+class NextLargeValuesTest : public NextValuesTest {
+ protected:
+  NextLargeValuesTest() : NextLargeValuesTest(TestDeviceUnits()) {}
+
+ private:
+  explicit NextLargeValuesTest(size_t units)
+      : NextValuesTest(LayersOf(units), {units}, /*batch=*/units, /*scale=*/0.02f) {}
+
+  static std::string LayersOf(size_t units) {
+    const std::string layer =
+        absl::StrCat("layers { dense { units: ", units, " activation: RELU } } ");
+    return absl::StrCat(layer, layer, layer,
+                        "layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY");
   }
 };
 
-TEST_F(NextValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) {
-  const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);
-  WriteValues(ValuesOf(0), model.get());
-  for (uint64_t step = 0; step < 6; ++step) {
-    EXPECT_EQ(Step(step, model.get()), Expected(ValuesOf(step), BatchOf(step), step)) << step;
-    model->TakeNextValues();
-  }
-  EXPECT_EQ(TrainOn(BatchOf(6), 6, model.get()), Expected(ValuesOf(6), BatchOf(6), 6));
-}
+TEST_F(NextValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) { ExpectRightSteps(6); }
+
+TEST_F(NextLargeValuesTest, AreTheNextStepsAndLeaveTheOneUnderWayAlone) { ExpectRightSteps(6); }
 
 TEST_F(NextValuesTest, ABatchThatIsStagedWithThemIsTrainedOn) {
   const std::unique_ptr<Model> model = CompileOrDie(Plan(), kWholeBatch);

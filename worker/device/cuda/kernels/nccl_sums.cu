@@ -13,12 +13,26 @@ namespace millrace::cuda {
 
 namespace {
 
-// NCCL's 22809 is "2.28.9".
-std::string NcclName(const NcclFunctions& nccl) {
+// In older ones ncclCommAbort frees what kernels of the other GPUs still read: they do not wait for
+// each other there (NCCL's init.cc, commReclaim, which came with this one).
+constexpr int kFirstVersion = 21605;
+
+// As "2.28.9", which NCCL calls 22809.
+std::string VersionName(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+int VersionOf(const NcclFunctions& nccl) {
   int version = 0;
-  if (nccl.get_version(&version) != ncclSuccess) return "NCCL";
-  return "NCCL " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-         "." + std::to_string(version % 100);
+  return nccl.get_version(&version) == ncclSuccess ? version : 0;
+}
+
+const NcclFunctions& NewEnough(const NcclFunctions& nccl) {
+  const int version = VersionOf(nccl);
+  if (version >= kFirstVersion) return nccl;
+  throw Error(Error::kOther, "NCCL " + VersionName(version) + " is too old; must be " +
+                                 VersionName(kFirstVersion) + " or newer");
 }
 
 // What was said last may be of another error; it is said all the same.
@@ -73,7 +87,10 @@ class NcclClaim {
 class NcclSums final : public PieceSums {
  public:
   NcclSums(const NcclFunctions& nccl, std::vector<NcclMember> members)
-      : nccl_(nccl), members_(std::move(members)), claim_(members_), comms_(members_.size()) {
+      : nccl_(NewEnough(nccl)),
+        members_(std::move(members)),
+        claim_(members_),
+        comms_(members_.size()) {
     std::vector<int> indices;
     for (const NcclMember& member : members_) indices.push_back(member.index);
     const auto lock = TakeNcclLock();
@@ -84,7 +101,7 @@ class NcclSums final : public PieceSums {
 
   ~NcclSums() override { End(failed_ ? nccl_.comm_abort : nccl_.comm_destroy); }
 
-  std::string name() const override { return NcclName(nccl_); }
+  std::string name() const override { return "NCCL " + VersionName(VersionOf(nccl_)); }
 
   // A group that was begun is ended whatever happens.
   void Enqueue(Stream stream, const std::vector<float*>& arrays, size_t count) override {
