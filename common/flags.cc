@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
+#include "common/version.h"
 
 namespace millrace {
 namespace {
@@ -50,6 +51,10 @@ bool ParseBytes(absl::string_view text, uint64_t most, uint64_t* bytes) {
 }
 
 }  // namespace
+
+void AddVersionFlag(CLI::App& app) {
+  app.set_version_flag("--version", VersionText(app.get_name()), "Print what version this is");
+}
 
 int ComplainOfUsage(absl::string_view message, std::ostream& err) {
   err << Printable(message) << "\nRun with --help for more information." << std::endl;

@@ -30,6 +30,9 @@ absl::Status CheckNoEmptyFlag(int argc, const char* const* argv);
 int EndParsing(const CLI::App& app, const CLI::ParseError& error, std::ostream& out,
                std::ostream& err);
 
+// --version prints VersionText of the program, which has the app's name.
+void AddVersionFlag(CLI::App& app);
+
 // What a flag that takes a duration allows: both ends too.
 struct DurationRange {
   absl::Duration least = absl::ZeroDuration();

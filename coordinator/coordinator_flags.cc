@@ -83,6 +83,7 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   options->server.listen = kDefaultListen;
   CLI::App app("Takes Millrace jobs, hands out their steps, and looks after the cluster.",
                "coordinator");
+  AddVersionFlag(app);
   const CLI::Option* listen =
       app.add_option("--listen", options->server.listen,
                      "HOST:PORT to serve on; port 0: any free one. Also: the chief of TF_CONFIG")

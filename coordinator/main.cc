@@ -7,6 +7,7 @@
 #include "common/net/channel.h"
 #include "common/printable.h"
 #include "common/process.h"
+#include "common/version.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/coordinator_flags.h"
 #include "glog/logging.h"
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
   const absl::optional<int> exit_status =
       millrace::coordinator::ParseCoordinatorFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
   if (exit_status.has_value()) return *exit_status;
+  LOG(INFO) << millrace::VersionText("coordinator");
 
   millrace::StopSignal stop;  // Before there are threads.
   auto coordinator = Coordinator::Start(options);

@@ -9,6 +9,7 @@
 #include "common/net/channel.h"
 #include "common/printable.h"
 #include "common/process.h"
+#include "common/version.h"
 #include "glog/logging.h"
 #include "ps/ps_flags.h"
 #include "ps/ps_server.h"
@@ -53,6 +54,7 @@ int Main(int argc, char** argv) {
   const absl::optional<int> exit_status =
       ParsePsFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
   if (exit_status.has_value()) return *exit_status;
+  LOG(INFO) << VersionText("ps");
   return Serve(std::move(options));
 }
 

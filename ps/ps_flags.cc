@@ -111,6 +111,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
   options->server.listen = kDefaultListen;
   options->arena = kDefaultArena;
   CLI::App app("Millrace parameter server: holds shards of jobs' variables.", "ps");
+  AddVersionFlag(app);
   const CLI::Option* const listen =
       app.add_option("--listen", options->server.listen,
                      "HOST:PORT to serve on; port 0 takes a free one. Also: TF_CONFIG's")

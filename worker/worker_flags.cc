@@ -108,6 +108,7 @@ absl::optional<int> ParseWorkerFlags(int argc, const char* const* argv, const ch
                                      WorkerOptions* options) {
   options->name.clear();
   CLI::App app("Computes the steps of Millrace jobs.", "worker");
+  AddVersionFlag(app);
   AddFlags(app, options);
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {

@@ -10,6 +10,7 @@
 #include "common/net/channel.h"
 #include "common/printable.h"
 #include "common/process.h"
+#include "common/version.h"
 #include "glog/logging.h"
 #include "worker/worker.h"
 #include "worker/worker_flags.h"
@@ -35,7 +36,7 @@ int Main(int argc, char** argv, WorkerOptions options) {
   const absl::optional<int> exit_status =
       ParseWorkerFlags(argc, argv, std::getenv("TF_CONFIG"), &options);
   if (exit_status.has_value()) return *exit_status;
-
+  LOG(INFO) << VersionText("worker");
   return RunWorker(options);
 }
 

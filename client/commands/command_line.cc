@@ -12,7 +12,6 @@
 namespace millrace::client {
 namespace {
 
-constexpr char kVersion[] = "millrace 0.1.0";
 constexpr char kDescription[] =
     "Millrace trains machine-learning models through parameter servers.";
 constexpr char kFooter[] = R"(
@@ -67,7 +66,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv, const Console& c
     return line;
   }
   CLI::App app(kDescription, "millrace");
-  app.set_version_flag("--version", kVersion);
+  AddVersionFlag(app);
   app.require_subcommand(1);
   app.footer(kFooter);
   CommandDeclaration declaration(&app);

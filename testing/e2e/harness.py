@@ -137,10 +137,11 @@ class Process:
 class Cluster:
     """A coordinator, ps servers and workers on loopback. Use it as a context manager.
 
-    `flags` are the coordinator's; `worker` is the worker binary."""
+    `flags` are the coordinator's; `worker` is the worker binary; `directory` has what a cluster left there."""
 
-    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=(), ps_flags=()):
-        self.directory = temporary_directory()
+    def __init__(self, ps=1, workers=1, flags=None, env=None, worker="worker/worker", worker_flags=(), ps_flags=(),
+                 directory=None):
+        self.directory = directory or temporary_directory()
         # It must be free when the coordinator is started again.
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.env = env
