@@ -16,6 +16,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job_state.h"
+#include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "common/storage/log_check.h"
 
@@ -82,6 +84,17 @@ absl::Status Damaged(const std::string& directory, const absl::Status& status) {
       "ended since fail"));
 }
 
+// What a job asks for and this program does not know it would leave out.
+absl::Status CheckKnown(const std::string& directory, const JobRecord& record) {
+  if (HasEnded(record.state())) return absl::OkStatus();
+  const absl::Status known = CheckAllKnown(record.spec(), absl::StrCat("job ", record.job_id()));
+  if (known.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--data_dir ", directory, ": ", std::string(known.message()),
+                   "; start the version of the coordinator that took the job, and cancel it there ",
+                   "if this one is to go on"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& directory,
@@ -122,6 +135,7 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
       return absl::DataLossError(
           absl::StrCat("--data_dir ", directory_, ": the entry ", key, " cannot be read"));
     }
+    MILLRACE_RETURN_IF_ERROR(CheckKnown(directory_, entry.record));
     entry.events = Count(EventsKey(entry.record.number()));
     entry.step = Count(StepKey(entry.record.number()));
     entries.push_back(std::move(entry));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
 #include "testing/directory/test_directory.h"
@@ -38,6 +39,22 @@ class JournalTest : public ::testing::Test {
 
   const std::string directory_ = TestDirectory("journal");
 };
+
+// An older coordinator would have gone on with the job without it.
+TEST_F(JournalTest, JobThatAsksForWhatThisProgramDoesNotKnowEndsBeforeItIsRead) {
+  auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  JobRecord record = Record(1, "newer");
+  JobSpec* const spec = record.mutable_spec();
+  spec->GetReflection()->MutableUnknownFields(spec)->AddVarint(/*number=*/999, 1);
+  ASSERT_TRUE((*journal)->Write(record).ok());
+  const absl::Status refused = (*journal)->ReadJobs().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("job newer has unknown field 999"));
+  record.set_state(CANCELLED);
+  ASSERT_TRUE((*journal)->Write(record).ok());
+  EXPECT_THAT((*journal)->ReadJobs().value(), SizeIs(1));
+}
 
 TEST_F(JournalTest, JobsAreReadBackInTheOrderOfSubmission) {
   {

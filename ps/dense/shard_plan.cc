@@ -12,6 +12,7 @@
 #include "common/plain_name.h"
 #include "common/printable.h"
 #include "common/proto_duration.h"
+#include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "ps/dense/initial_value.h"
 #include "ps/dense/push_assembly.h"
@@ -182,7 +183,7 @@ absl::Status CheckFields(const ShardSpec& spec) {
     MILLRACE_RETURN_IF_ERROR(CheckInitialValue(spec.slices(i).initial_value(),
                                                absl::StrCat("spec.slices[", i, "].initial_value")));
   }
-  return absl::OkStatus();
+  return CheckAllKnown(spec, "the shard's spec");
 }
 
 absl::StatusOr<absl::Duration> CutPeriod(const ShardSpec& spec) {

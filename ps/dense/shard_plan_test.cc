@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 
 namespace millrace::ps {
@@ -45,6 +46,12 @@ TEST_F(ShardPlanTest, VariableMayHaveSeveralSlices) {
   AddSlice(0, "a", 0, 10);
   AddSlice(1, "b", 0, 10);
   EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+}
+
+TEST_F(ShardPlanTest, WhatANewerCoordinatorAsksForIsNotLeftOut) {
+  AddSlice(0, "a", 0, 10);
+  spec_.GetReflection()->MutableUnknownFields(&spec_)->AddVarint(/*number=*/999, 1);
+  ExpectRefused("the shard's spec has unknown field 999; this program is older");
 }
 
 TEST_F(ShardPlanTest, SlicesAreWholeVariablesWhereTheOptimizerTakesNorms) {

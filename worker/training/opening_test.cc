@@ -1,6 +1,7 @@
-// Data that nobody wants any more are opened no further.
+// Which jobs' data a worker opens, and how far.
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
 #include "worker/training/fakes.h"
@@ -10,6 +11,8 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // A worker that was told to end read gigabytes first.
 class OpeningTest : public TrainerFixture {
@@ -43,6 +46,21 @@ TEST_F(OpeningTest, DataOfAJobThatIsForgottenAreOpenedNoFurther) {
   world_.log.Await("open data.train");
   trainer_->Handle(ForgetMessage());
   world_.log.Await("stopped");
+}
+
+// While a cluster is given another version: what an older worker left out changed the job.
+TEST_F(OpeningTest, JobThatAsksForWhatTheWorkerDoesNotKnowIsLeftToOthers) {
+  JobSpec spec = FakeJob();
+  LayerSpec* const layer = spec.mutable_model()->add_layers();
+  layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(/*number=*/999, 1);
+  Start();
+  trainer_->Handle(PlanMessage(5, spec));
+  const PlanResult refused = said_.Next().plan_result();
+  EXPECT_EQ(refused.code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(refused.message(), StartsWith("job has unknown field 999 in model.layers[0]"));
+  trainer_->Handle(RouteMessage(spec, 1));
+  EXPECT_EQ(NextPrepared().code(), Code(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(world_.log.events(), IsEmpty());
 }
 
 }  // namespace

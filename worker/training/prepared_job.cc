@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/evaluation_set.h"
+#include "common/proto_fields.h"
 #include "common/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -115,6 +116,9 @@ absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& sp
 
 absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(
     const JobSpec& spec, const std::stop_token& stop) const {
+  if (const absl::Status known = CheckAllKnown(spec, "job"); !known.ok()) {
+    return absl::UnavailableError(known.message());  // A newer worker may do what it says.
+  }
   auto job = std::make_unique<PreparedJob>();
   const DataSpec& data = spec.data();
   const DataDirectory directory = {data.directory(), stop};

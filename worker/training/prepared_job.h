@@ -55,7 +55,8 @@ class JobPreparer {
 
   // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
   // field's path, or the layer, or the file and the offset. RESOURCE_EXHAUSTED: too little memory.
-  // CANCELLED: planning was called off.
+  // UNAVAILABLE: the spec has fields that this program does not know; it may be newer. CANCELLED:
+  // planning was called off.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends Plan, now and from now on, as soon as what it reads has answered. Does not block.
