@@ -32,8 +32,9 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory,
                                                        const RocksDatabaseOptions& options = {});
 
-  // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read. FAILED_PRECONDITION: a
-  // newer program has written it, and a job that has not ended asks for what this one does not know.
+  // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read. FAILED_PRECONDITION:
+  // a newer program has written it, and a job that has not ended asks for what this one does not
+  // know.
   absl::StatusOr<std::vector<Entry>> ReadJobs() const;
 
   // Whether something can be written at all, for those who have much to do before they write.
