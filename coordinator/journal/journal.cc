@@ -87,10 +87,10 @@ absl::Status Damaged(const std::string& directory, const absl::Status& status) {
 // What a job asks for and this program does not know it would leave out.
 absl::Status CheckKnown(const std::string& directory, const JobRecord& record) {
   if (HasEnded(record.state())) return absl::OkStatus();
-  const absl::Status known = CheckAllKnown(record.spec(), absl::StrCat("job ", record.job_id()));
+  const absl::Status known = CheckAllKnown(record.spec(), "its spec");
   if (known.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("--data_dir ", directory, ": ", std::string(known.message()),
+      absl::StrCat("--data_dir ", directory, ": job ", record.job_id(), ": ", known.message(),
                    "; start the version of the coordinator that took the job, and cancel it there ",
                    "if this one is to go on"));
 }

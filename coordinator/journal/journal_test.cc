@@ -46,11 +46,17 @@ TEST_F(JournalTest, JobThatAsksForWhatThisProgramDoesNotKnowEndsBeforeItIsRead) 
   ASSERT_TRUE(journal.ok()) << journal.status();
   JobRecord record = Record(1, "newer");
   JobSpec* const spec = record.mutable_spec();
+  const auto refused = [&] {
+    EXPECT_TRUE((*journal)->Write(record).ok());
+    const absl::Status status = (*journal)->ReadJobs().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(status.message());
+  };
+  spec->mutable_model()->set_loss(static_cast<Loss>(999));
+  EXPECT_THAT(refused(), HasSubstr("job newer: model.loss: 999; must be one of"));
+  spec->Clear();
   spec->GetReflection()->MutableUnknownFields(spec)->AddVarint(/*number=*/999, 1);
-  ASSERT_TRUE((*journal)->Write(record).ok());
-  const absl::Status refused = (*journal)->ReadJobs().status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("job newer has unknown field 999"));
+  EXPECT_THAT(refused(), HasSubstr("job newer: its spec has unknown field 999"));
   record.set_state(CANCELLED);
   ASSERT_TRUE((*journal)->Write(record).ok());
   EXPECT_THAT((*journal)->ReadJobs().value(), SizeIs(1));

@@ -72,8 +72,11 @@ absl::Status ShardStore::RestoreShard(const StoredShard& stored, bool whole) {
   return absl::OkStatus();
 }
 
+// A version that knows all of its spec may need more memory for it.
 void ShardStore::Await(const StoredShard& stored) {
-  const absl::StatusOr<ShardPlan> plan = PlanShard(stored.spec);
+  ShardSpec known = stored.spec;
+  known.DiscardUnknownFields();
+  const absl::StatusOr<ShardPlan> plan = PlanShard(known);
   to_come_.Await(Key(stored.spec.job_id(), stored.spec.shard()), stored.term.generation,
                  plan.ok() ? MemoryNeed(*plan) : 0);
 }

@@ -17,7 +17,7 @@ inline absl::Status CheckWanted(const std::stop_token& stop) {
 }
 
 // Files are large, and reading them takes minutes: whoever opens a set can be told from another
-// thread that nobody wants it any more. A value type; `path` is thread-compatible.
+// thread that nobody wants it any more. A value type.
 struct DataDirectory {
   // NOLINTNEXTLINE(google-explicit-constructor): most have a path alone, whose reading never stops.
   DataDirectory(std::string its_path, std::stop_token its_stop = {})

@@ -10,7 +10,9 @@
 namespace millrace::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
@@ -57,7 +59,8 @@ TEST_F(OpeningTest, JobThatAsksForWhatTheWorkerDoesNotKnowIsLeftToOthers) {
   trainer_->Handle(PlanMessage(5, spec));
   const PlanResult refused = said_.Next().plan_result();
   EXPECT_EQ(refused.code(), Code(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(refused.message(), StartsWith("job has unknown field 999 in model.layers[0]"));
+  EXPECT_THAT(refused.message(), AllOf(StartsWith("job has unknown field 999 in model.layers[0]"),
+                                       EndsWith("; a newer worker may know it")));
   trainer_->Handle(RouteMessage(spec, 1));
   EXPECT_EQ(NextPrepared().code(), Code(absl::StatusCode::kUnavailable));
   EXPECT_THAT(world_.log.events(), IsEmpty());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/evaluation_set.h"
 #include "common/proto_fields.h"
 #include "common/status_macros.h"
@@ -85,9 +86,20 @@ JobPreparer::Kept::iterator JobPreparer::Find(const std::string& key) {
                       [&key](const auto& kept) { return kept.first == key; });
 }
 
+absl::Status JobPreparer::CheckKnown(const JobSpec& spec) {
+  const absl::Status known = CheckAllKnown(spec, "job");
+  if (known.ok()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(known.message(), "; a newer worker may know it"));
+}
+
 absl::StatusOr<JobPlan> JobPreparer::Plan(const JobSpec& spec) {
   // A job that is kept already is not opened again.
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedJob> job, Take(spec, planning_.get_token()));
+  absl::StatusOr<std::unique_ptr<PreparedJob>> taken = Take(spec, planning_.get_token());
+  if (absl::IsCancelled(taken.status()) && planning_.stop_requested()) {
+    return absl::UnavailableError("it leaves the cluster");
+  }
+  MILLRACE_RETURN_IF_ERROR(taken.status());
+  std::unique_ptr<PreparedJob> job = *std::move(taken);
   JobPlan plan = PlanOf(spec, *job);
   std::unique_ptr<PreparedJob> oldest;  // Destroyed without the lock.
   MutexLock lock(&mutex_);
@@ -116,9 +128,7 @@ absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Take(const JobSpec& sp
 
 absl::StatusOr<std::unique_ptr<PreparedJob>> JobPreparer::Prepare(
     const JobSpec& spec, const std::stop_token& stop) const {
-  if (const absl::Status known = CheckAllKnown(spec, "job"); !known.ok()) {
-    return absl::UnavailableError(known.message());  // A newer worker may do what it says.
-  }
+  MILLRACE_RETURN_IF_ERROR(CheckKnown(spec));
   auto job = std::make_unique<PreparedJob>();
   const DataSpec& data = spec.data();
   const DataDirectory directory = {data.directory(), stop};

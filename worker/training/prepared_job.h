@@ -53,10 +53,12 @@ class JobPreparer {
   // The same for equal specs.
   static std::string Key(const JobSpec& spec);
 
+  // UNAVAILABLE: the spec has fields or values that this program does not know; it may be newer.
+  static absl::Status CheckKnown(const JobSpec& spec);
+
   // Opens the data, makes the model and keeps both. Blocks while it reads. INVALID_ARGUMENT: the
   // field's path, or the layer, or the file and the offset. RESOURCE_EXHAUSTED: too little memory.
-  // UNAVAILABLE: the spec has fields that this program does not know; it may be newer. CANCELLED:
-  // planning was called off.
+  // UNAVAILABLE: CheckKnown, or planning was called off.
   absl::StatusOr<JobPlan> Plan(const JobSpec& spec) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends Plan, now and from now on, as soon as what it reads has answered. Does not block.

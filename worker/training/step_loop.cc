@@ -82,13 +82,13 @@ void StepLoop::DropWork() {
 }
 
 void StepLoop::Stop() {
-  opening_.request_stop();
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     changed_.SignalAll();
     pull_.CallOff();
   }
+  opening_.request_stop();  // Only now: that it could not be prepared is nothing to tell then.
   ReturnIdleLeases();
 }
 

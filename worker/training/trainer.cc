@@ -38,11 +38,6 @@ constexpr absl::Duration kThreadPause = absl::Seconds(1);
 // How long Stop lets a push wait for ps servers.
 constexpr absl::Duration kStopPatience = absl::Seconds(5);
 
-// The worker's reason not to make a plan, in words for whoever submits the job.
-absl::Status WhyNoPlan(const absl::Status& error) {
-  return absl::IsCancelled(error) ? absl::UnavailableError("it leaves the cluster") : error;
-}
-
 absl::Status NoRoute() {
   return absl::FailedPreconditionError("this worker has no route for the job");
 }
@@ -80,6 +75,10 @@ void Trainer::Handle(const CoordinatorMessage& message) {
 }
 
 void Trainer::Plan(const PlanJob& request) {
+  // It may be asked again and again.
+  if (const absl::Status known = JobPreparer::CheckKnown(request.spec()); !known.ok()) {
+    return send_(PlannedMessage(request.request_id(), known));
+  }
   const std::string key = JobPreparer::Key(request.spec());
   bool is_full = false;
   {
@@ -103,14 +102,13 @@ void Trainer::Plan(const PlanJob& request) {
 }
 
 void Trainer::PlanNow(const std::string& key, const JobSpec& spec) {
-  absl::StatusOr<JobPlan> plan = preparer_.Plan(spec);
+  const absl::StatusOr<JobPlan> plan = preparer_.Plan(spec);
   if (plan.ok()) {
     background_.AddAt(options_.clock->Now() + kPlanLifetime, [this, spec] {
       preparer_.Forget(spec);
       TrimSoon();
     });
   } else {
-    plan = WhyNoPlan(plan.status());
     TrimSoon();
   }
   std::vector<uint64_t> requests;

@@ -203,6 +203,8 @@ TEST_F(NcclReplicasTest, OwnSumsServeWhereNcclIsOld) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   cuda_emulation::SetNcclVersion(21604);
   ExpectOwnSums("NCCL 2.16.4 is too old; must be 2.16.5 or newer");
+  cuda_emulation::SetNcclVersion(2804);
+  ExpectOwnSums("NCCL 2.8.4 is too old; must be 2.16.5 or newer");
 }
 
 TEST_F(NcclReplicasTest, OwnSumsServeWhereThereAreNoCommunicators) {

@@ -13,13 +13,14 @@ namespace millrace::cuda {
 
 namespace {
 
-// In older ones ncclCommAbort frees what kernels of the other GPUs still read: they do not wait for
-// each other there (NCCL's init.cc, commReclaim, which came with this one).
+// In older ones ncclCommAbort frees what kernels of the other GPUs still read (before 2.16.2, see
+// commReclaim in NCCL's init.cc), or crashes itself (the notes of this one).
 constexpr int kFirstVersion = 21605;
 
-// As "2.28.9", which NCCL calls 22809.
+// As "2.28.9", which NCCL calls 22809, and "2.8.4", 2804.
 std::string VersionName(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+  const int major = version < 10000 ? 1000 : 10000;
+  return std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." +
          std::to_string(version % 100);
 }
 
