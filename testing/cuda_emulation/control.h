@@ -39,8 +39,9 @@ void SetMemoryOf(int index, size_t bytes);
 // What one device is called: "Emulated GPU" by default, at most 255 characters.
 void SetNameOf(int index, const std::string& name);
 
-// Whether graphs record events late: the first query after a launch, and streams that are told to
-// wait before that, find the record before, which is done.
+// Whether graphs record events late: the first kLateQueries after a launch, and streams that are
+// told to wait before these, find the record before, which is done.
+inline constexpr int kLateQueries = 2;
 void SetLateRecords(bool late_records);
 
 // Faults. `n` counts from this call, from 1.

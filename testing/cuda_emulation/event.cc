@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "testing/cuda_emulation/runtime_api.h"
 #include "testing/cuda_emulation/stream.h"
 
@@ -39,7 +37,7 @@ cudaError_t RecordEvent(Device* device, cudaEvent_t event, cudaStream_t handle, 
   if (error != cudaSuccess) return error;
   event->task = stream->last;
   event->polls = 0;
-  event->late = false;
+  event->late_for = 0;
   event->capture = nullptr;
   return cudaSuccess;
 }
@@ -78,7 +76,7 @@ cudaError_t WaitEvent(Device* device, cudaStream_t handle, cudaEvent_t event, un
   }
   if (InvalidateCapture(stream)) return cudaErrorStreamCaptureIsolation;
   // Late, it is still the record before, which is done.
-  if (event->task == nullptr || event->late) return cudaSuccess;
+  if (event->task == nullptr || event->late_for > 0) return cudaSuccess;
   stream->last = device->work.Add(nullptr, {stream->last, event->task});
   return cudaSuccess;
 }
@@ -132,7 +130,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return CallUnsafe([&](Device* device) {
     if (device->events.count(event) == 0) return cudaErrorInvalidResourceHandle;
     if (cuda_emulation::InvalidateCaptureOf(event)) return cudaErrorCapturedEvent;
-    if (std::exchange(event->late, false)) return cudaSuccess;
+    if (event->late_for > 0) {
+      --event->late_for;
+      return cudaSuccess;
+    }
     return cuda_emulation::Query(device, event->task, &event->polls);
   });
 }

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "testing/cuda_emulation/control.h"
 #include "testing/cuda_emulation/fail.h"
 #include "testing/cuda_emulation/runtime_api.h"
 #include "testing/cuda_emulation/stream.h"
@@ -75,7 +76,7 @@ TaskPointer AddNode(Device* device, const GraphNode& node, std::vector<TaskPoint
   if (node.record != nullptr) {
     node.record->task = task;
     node.record->polls = 0;
-    node.record->late = device->late_records;
+    node.record->late_for = device->late_records ? kLateQueries : 0;
     node.record->capture = nullptr;
   }
   return task;

@@ -57,7 +57,7 @@ struct CUevent_st {
   int device = 0;
   cuda_emulation::TaskPointer task;  // Null: not recorded, or there was no work before it.
   int polls = 0;
-  bool late = false;                                 // The next query does not find the task yet.
+  int late_for = 0;                                  // So many queries do not find the task yet.
   std::shared_ptr<cuda_emulation::Capture> capture;  // Where it was recorded; null: in none.
   std::vector<size_t> nodes;
 };

@@ -126,6 +126,26 @@ TEST_F(GradientGroupsTest, ALargeGradientTakesAsManyEventsAsASmallOne) {
   EXPECT_EQ(events(CudaGradients::kGroupBytes), events(8));
 }
 
+// But for the number of the step, which comes with them, the gradients of the step before would be
+// taken for its own.
+TEST_F(GradientGroupsTest, AnEventThatSpeaksOfTheStepBeforeIsNotBelieved) {
+  const ModelPlan plan =
+      PlanOrDie("layers { dense { units: 4 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY", {8}, 4);
+  const std::unique_ptr<Model> model = Compile(plan);
+  const Batch batch = RandomBatch(1, 1, {8}, 4);
+  KeptGradients expected(plan);
+  TrainOrDie(batch, 1, model.get(), &expected);
+  cuda_emulation::SetLateRecords(true);
+  for (const uint64_t order : {0, 1, 2, 3}) {
+    cuda_emulation::SetOrder(order);
+    KeptGradients gradients(plan);
+    TrainOrDie(RandomBatch(2, 1, {8}, 4), 1, model.get(), &gradients);
+    EXPECT_NE(gradients.gradients(), expected.gradients());
+    TrainOrDie(batch, 1, model.get(), &gradients);
+    EXPECT_EQ(gradients.gradients(), expected.gradients()) << order;
+  }
+}
+
 // Once it was told as a step that takes too long: what the event said was believed, and then only
 // the number of the step looked at, which did not come.
 TEST_F(GradientGroupsTest, AFaultIsToldWhereTheEventSpeaksOfTheStepBefore) {
