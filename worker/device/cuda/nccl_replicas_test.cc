@@ -333,17 +333,27 @@ TEST_F(NcclReplicasTest, ALostGpuIsNamedAndNobodyWaitsForIt) {
   EXPECT_GT(kernels, 20);
 }
 
+// The last four kernels of a step are the sum's, which wait for each other, and those that look at
+// what it gave. What hangs is kept, and no other model has NCCL on these GPUs any more.
 TEST_F(NcclReplicasTest, AGpuThatHangsIsGivenUpInTime) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   options_.timeout = absl::Seconds(2);
-  std::unique_ptr<Model> model = Compile(plan_, 2);
-  const cuda_emulation::Counts before = cuda_emulation::Counted();
-  KeptGradients gradients(plan_);
-  TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
-  // The last kernels of a step are NCCL's.
-  cuda_emulation::HangKernel(static_cast<int>(cuda_emulation::Counted().kernels - before.kernels));
-  ExpectLost(model.get(), "cuda:0,1: has not finished a step within 2 s");
-  model.reset();
+  for (const bool in_sum : {false, true}) {
+    lost_.clear();
+    const auto device = *Open(in_sum ? std::vector<int>{2, 3} : std::vector<int>{0, 1});
+    std::unique_ptr<Model> model = *device->Compile(plan_, {kLargest, kLargest});
+    FillValues(/*seed=*/1, 0.3f, model.get());
+    NewSums();
+    const uint64_t before = cuda_emulation::Counted().kernels;
+    KeptGradients gradients(plan_);
+    TrainOrDie(RandomPictures(7), 0, model.get(), &gradients);
+    const uint64_t sums = NewSums();
+    const auto kernels = static_cast<int>(cuda_emulation::Counted().kernels - before);
+    cuda_emulation::HangKernel(in_sum ? kernels - 3 : kernels);
+    ExpectLost(model.get(), "cuda:.,.: has not finished a step within 2 s");
+    EXPECT_EQ(NewSums(), in_sum ? sums - 1 : sums);
+    model.reset();
+  }
 }
 
 }  // namespace
