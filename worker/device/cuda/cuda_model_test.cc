@@ -57,6 +57,42 @@ constexpr char kBlock[] = R"pb(
 const Shape kPicture = {7, 6, 3};
 constexpr size_t kExamplesOfABatch = 6;
 
+// Lists of three ids below 9: their embeddings' mean, and 3 classes.
+ModelPlan PlanOfIds() {
+  ExampleSpec examples = FloatsAndClass({3}, 3);
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  return PlanOrDie(
+      "layers { embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { dense { units: 3 } } loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      examples);
+}
+
+Batch IdsBatch(size_t size) {
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < 3 * size; ++i) ids.push_back(static_cast<int64_t>(i * 7 % 9));
+  Batch batch;
+  batch.size = size;
+  batch.features = {IdTensor(ids)};
+  batch.labels = {IdTensor(std::vector<int64_t>(size, 1))};
+  return batch;
+}
+
+// The device is lost when the last one of them has been handed over.
+class LastOfTheDevice final : public GradientSink {
+ public:
+  explicit LastOfTheDevice(const ModelPlan& plan) : kept_(plan), left_(plan.variables.size()) {}
+
+  absl::Span<float> Buffer(size_t variable) override { return kept_.Buffer(variable); }
+  void Finished(size_t /*variable*/) override {
+    if (--left_ == 0) cuda_emulation::LoseDevice();
+  }
+
+ private:
+  KeptGradients kept_;
+  size_t left_;
+};
+
 class CudaModelTest : public ::testing::Test {
  protected:
   CudaModelTest() { cuda_emulation::Reset(); }
@@ -166,20 +202,29 @@ TEST_F(CudaModelTest, AModelWhoseSumsHaveAnyOrderSaysSo) {
   EXPECT_THAT(CompileBlock()->numerics(), EndsWith(", any order"));
 }
 
-TEST_F(CudaModelTest, StepsAllocateNothingAndLaunchWhatWasCaptured) {
+// Be they the first of their kind.
+TEST_F(CudaModelTest, StepsAndEvaluationsAllocateNothingAndLaunchWhatWasCaptured) {
   MILLRACE_NEEDS_EMULATION();
-  const std::unique_ptr<Model> model = CompileBlock();
-  KeptGradients gradients(plan_);
-  const cuda_emulation::Usage in_use = cuda_emulation::InUse();
-  const cuda_emulation::Counts before = cuda_emulation::Counted();
-  TrainOrDie(BlockBatch(1), 1, model.get(), &gradients);
-  const cuda_emulation::Counts after = cuda_emulation::Counted();
-  EXPECT_EQ(cuda_emulation::InUse().allocations, in_use.allocations);
-  EXPECT_EQ(cuda_emulation::InUse().pinned_allocations, in_use.pinned_allocations);
-  EXPECT_EQ(cuda_emulation::InUse().graphs, in_use.graphs);
-  EXPECT_EQ(after.launches, before.launches);
-  EXPECT_EQ(after.graph_launches, before.graph_launches + 2);
-  EXPECT_GT(after.kernels, before.kernels);
+  const auto check = [this](const ModelPlan& plan, const Batch& batch) {
+    const std::unique_ptr<Model> model = *Compile(plan, {batch.size, batch.size});
+    FillValues(/*seed=*/1, 0.3f, model.get());
+    KeptGradients gradients(plan);
+    EvaluationSums sums;
+    const cuda_emulation::Usage in_use = cuda_emulation::InUse();
+    const cuda_emulation::Counts before = cuda_emulation::Counted();
+    EXPECT_TRUE(model->Evaluate(batch, &sums).ok());
+    TrainOrDie(batch, 1, model.get(), &gradients);
+    const cuda_emulation::Counts after = cuda_emulation::Counted();
+    EXPECT_EQ(cuda_emulation::InUse(), in_use);
+    EXPECT_EQ(after.allocations, before.allocations);
+    EXPECT_EQ(after.pinned_allocations, before.pinned_allocations);
+    EXPECT_EQ(after.graph_nodes, before.graph_nodes);
+    EXPECT_EQ(after.launches, before.launches);
+    EXPECT_EQ(after.graph_launches, before.graph_launches + 3);
+    EXPECT_GT(after.kernels, before.kernels);
+  };
+  check(plan_, BlockBatch(1));
+  check(PlanOfIds(), IdsBatch(6));
 }
 
 TEST_F(CudaModelTest, GivesAllBack) {
@@ -211,23 +256,36 @@ TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
   }
 }
 
-TEST_F(CudaModelTest, TakesTheMemoryThatIsCountedBeforeInOneAllocation) {
+// Batches of more than 2 TiB, which are made on the host.
+TEST_F(CudaModelTest, WhatDoesNotFitIntoTheHostsMemoryIsRefused) {
+  const absl::Status status = Compile(plan_, {size_t{1} << 32, 0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batches of 4294967296 examples (batch_size)"),
+                    HasSubstr("of this machine's memory beside the GPU's")));
+}
+
+// Ids have memory of their own, since that of ragged ones may become more.
+TEST_F(CudaModelTest, TakesTheMemoryThatIsCountedBeforeInOneAllocationAndAnotherForIds) {
   MILLRACE_NEEDS_EMULATION();
-  for (const ModelPlan& plan : {plan_, PullingAhead(plan_)}) {
+  const auto check = [this](const ModelPlan& plan, size_t allocations, const auto& batch_of) {
     cuda_emulation::Reset();
     const cuda_emulation::Usage before = cuda_emulation::InUse();
     std::unique_ptr<Model> model = *Compile(plan, {6, 6});
-    KeptGradients gradients(plan_);
-    for (const size_t size : {6, 1, 5})
-      TrainOrDie(BlockBatch(size, size), 1, model.get(), &gradients);
-    EXPECT_EQ(cuda_emulation::InUse().allocations, before.allocations + 1);
+    KeptGradients gradients(plan);
+    for (const size_t size : {6, 1, 5}) TrainOrDie(batch_of(size), 1, model.get(), &gradients);
+    EXPECT_EQ(cuda_emulation::InUse().allocations, before.allocations + allocations);
     const uint64_t taken = cuda_emulation::InUseOf(0);
     model.reset();
     cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin);
     EXPECT_TRUE(Compile(plan, {6, 6}).ok());
     cuda_emulation::SetMemory(taken + CudaMemoryNeed::kMargin - 1);
     EXPECT_EQ(Compile(plan, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  };
+  for (const ModelPlan& plan : {plan_, PullingAhead(plan_)}) {
+    check(plan, 1, [this](size_t size) { return BlockBatch(size, size); });
   }
+  for (const ModelPlan& plan : {PlanOfIds(), PullingAhead(PlanOfIds())}) check(plan, 2, IdsBatch);
 }
 
 // Values and batch have two places there.
@@ -246,14 +304,25 @@ TEST_F(CudaModelTest, WhoPullsAheadHearsWhatTheModelNeedsWithoutThat) {
   EXPECT_THAT(message, Not(HasSubstr("(batch_size)," + needs)));
 }
 
-TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSo) {
+TEST_F(CudaModelTest, MemoryThatIsGoneAfterAllIsAnErrorThatSaysSoAndWhatWasTakenIsGivenBack) {
   MILLRACE_NEEDS_EMULATION();
-  cuda_emulation::FailAllocation(1);
-  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
-  cuda_emulation::FailPinnedAllocation(1);
-  EXPECT_EQ(Compile(plan_, {6, 6}).status().code(), absl::StatusCode::kResourceExhausted);
+  const ModelPlan plan = PlanOfIds();
+  const cuda_emulation::Usage before = cuda_emulation::InUse();
+  for (void (*const fail)(int) :
+       {&cuda_emulation::FailAllocation, &cuda_emulation::FailPinnedAllocation}) {
+    int failures = 0;
+    for (int n = 1;; ++n) {
+      fail(n);
+      const absl::Status status = Compile(plan, {6, 6}).status();
+      EXPECT_EQ(cuda_emulation::InUse(), before) << n;
+      if (status.ok()) break;
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      ++failures;
+    }
+    EXPECT_GE(failures, 2);
+    cuda_emulation::Reset();
+  }
   EXPECT_THAT(lost_, IsEmpty());
-  EXPECT_TRUE(Compile(plan_, {6, 6}).ok());
 }
 
 TEST_F(CudaModelTest, AKernelThatFailsLosesTheDevice) {
@@ -283,9 +352,39 @@ TEST_F(CudaModelTest, AStepThatDoesNotEndLosesTheDevice) {
   ASSERT_THAT(lost_, SizeIs(2)) << "each device's listener is told";
   EXPECT_EQ(lost_[0], status);
   model.reset();
-  EXPECT_EQ(other->Train(BlockBatch(0), 0, &gradients).status().code(),
-            absl::StatusCode::kUnavailable);
+  const uint64_t launches = cuda_emulation::Counted().graph_launches;
+  EvaluationSums sums;
+  EXPECT_EQ(other->Train(BlockBatch(0), 0, &gradients).status(), status);
+  EXPECT_EQ(other->Evaluate(BlockBatch(0), &sums), status);
+  EXPECT_EQ(cuda_emulation::Counted().graph_launches, launches) << "nobody waits for it again";
   EXPECT_EQ(Compile(plan_, {6, 6}).status(), absl::UnavailableError("cuda:0: does not answer"));
+}
+
+// Their memory, too, is of no use any more.
+TEST_F(CudaModelTest, AStepOnIdsThatDoesNotEndLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION();
+  options_.timeout = absl::Seconds(1);
+  const ModelPlan plan = PlanOfIds();
+  const std::unique_ptr<Model> model = *Compile(plan, {6, 0});
+  FillValues(/*seed=*/1, 0.3f, model.get());
+  KeptGradients gradients(plan);
+  cuda_emulation::HangKernel(1);
+  EXPECT_EQ(model->Train(IdsBatch(6), 0, &gradients).status(),
+            absl::UnavailableError("cuda:0: has not finished a step within 1 s"));
+  EXPECT_THAT(lost_, SizeIs(1));
+}
+
+// What comes after that is for the next step.
+TEST_F(CudaModelTest, AStepWhoseGradientsHaveLeftSucceedsThoughTheDeviceIsLostThen) {
+  MILLRACE_NEEDS_EMULATION();
+  const ModelPlan plan = PullingAhead(plan_);
+  const std::unique_ptr<Model> model = *Compile(plan, {6, 0});
+  FillValues(/*seed=*/1, 0.3f, model.get());
+  LastOfTheDevice gradients(plan);
+  EXPECT_TRUE(model->Train(BlockBatch(0), 0, &gradients).ok());
+  EXPECT_THAT(lost_, SizeIs(1)) << "it is told of at once";
+  EXPECT_EQ(model->Train(BlockBatch(0), 0, &gradients).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 // Where a step fails while its graphs are captured, be it at the first of its size or another.

@@ -1,15 +1,20 @@
 // What of the next step comes to a GPU while a step is still at work there.
 #include "worker/device/cuda/cuda_replica.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
 #include "worker/device/cuda/batch_part.h"
 #include "worker/device/cuda/cuda_gradients.h"
+#include "worker/device/cuda/cuda_memory_need.h"
 #include "worker/device/cuda/gpu_test_util.h"
 #include "worker/device/cuda/gradient_buckets.h"
 #include "worker/device/cuda/host_variables.h"
@@ -17,6 +22,8 @@
 #include "worker/device/cuda/test_library.h"
 #include "worker/device/model_tests/model_test_util.h"
 #include "worker/input/batch.h"
+#include "worker/model/batch_sizes.h"
+#include "worker/model/memory_budget.h"
 #include "worker/model/model_plan.h"
 #include "worker/model/walk.h"
 
@@ -24,6 +31,9 @@ namespace millrace::worker {
 namespace {
 
 using cuda::Stream;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 constexpr double kPatience = 60;
 
@@ -160,6 +170,24 @@ TEST_F(CudaReplicaTest, ThePassThatFollowsTakesThem) {
   replica_.BeginPass(/*seed=*/1);
   Forward();
   EXPECT_NE(replica_.Output(0)[0], changed);
+}
+
+// Pinned memory and, of the worker, a set of gradients and batches.
+TEST_F(CudaReplicaTest, AModelThatNeedsMoreOfTheHostsMemoryThanThereIsIsRefused) {
+  const BatchSizes batches = {batch_.size, 0};
+  const CudaMemoryNeed need(plan_, walk_, replica_.layers(), places_, buckets_, /*replicas=*/1,
+                            batches, replica_.layout());
+  const double pinned = static_cast<double>(replica_.layout().mirrored_bytes +
+                                            places_.values_bytes + places_.gradients_bytes);
+  const auto bytes = static_cast<uint64_t>(std::ceil(pinned + TrainingBytes(plan_, batches)));
+  EXPECT_TRUE(need.CheckHost(bytes).ok());
+  const absl::Status status = need.CheckHost(bytes - 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batches of 4 examples (batch_size), needs "),
+                    HasSubstr(" GiB of this machine's memory beside the GPU's, this worker may "
+                              "use "),
+                    EndsWith("; use smaller layers or a smaller batch_size")));
 }
 
 }  // namespace

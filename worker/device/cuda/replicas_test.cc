@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/cuda_emulation/control.h"
@@ -16,6 +18,7 @@ namespace millrace::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
@@ -159,6 +162,54 @@ TEST_F(ReplicasTest, ALostGpuIsNamedAndLosesTheDevice) {
   }
 }
 
+// Passes are captured: what a step launches itself are sums, those of the first GPU first.
+TEST_F(ReplicasTest, TheGpuThatDoesNotTakeASumIsNamed) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  for (const int gpu : {0, 1}) {
+    const std::unique_ptr<Model> model = Compile(plan_, 2);
+    KeptGradients gradients(plan_);
+    TrainOrDie(RandomPictures(6), 0, model.get(), &gradients);
+    cuda_emulation::FailLaunch(gpu + 1);
+    const absl::Status status = model->Train(RandomPictures(6), 0, &gradients).status();
+    EXPECT_THAT(std::string(status.message()), StartsWith(gpu == 0 ? "cuda:0: " : "cuda:1: "));
+  }
+}
+
+// It is found by whoever gives back the model of the lost one. Were it waited for without a limit,
+// the emulation would stop the process.
+TEST_F(ReplicasTest, AModelOfALostGpuMayEndThoughAnotherGpuHangs) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  options_.timeout = absl::Seconds(2);
+  const std::unique_ptr<CudaDevice> device = *Open({0, 1});
+  std::unique_ptr<Model> model = *device->Compile(plan_, {kLargest, kLargest});
+  FillValues(/*seed=*/1, 0.3f, model.get());
+  const uint64_t before = cuda_emulation::Counted().kernels;
+  uint64_t of_forwards = 0;
+  KeptGradients gradients(plan_, [&] { of_forwards = cuda_emulation::Counted().kernels - before; });
+  TrainOrDie(RandomPictures(6), 0, model.get(), &gradients);
+  cuda_emulation::FailKernelOf(1, 1);
+  cuda_emulation::HangKernel(static_cast<int>(of_forwards / 2) + 2);  // The first GPU's, backwards.
+  const absl::Status status = model->Train(RandomPictures(6), 0, &gradients).status();
+  EXPECT_THAT(std::string(status.message()), StartsWith("cuda:1: "));
+  model.reset();
+  EXPECT_EQ(device->Compile(plan_, {kLargest, kLargest}).status(),
+            absl::UnavailableError("cuda:0,1: does not answer"));
+}
+
+// What it has enqueued is waited for, but not for ever.
+TEST_F(ReplicasTest, AStepThatFailsWhileAGpuHangsLosesTheDevice) {
+  MILLRACE_NEEDS_EMULATION(kLeastGpus);
+  options_.timeout = absl::Seconds(2);
+  const std::unique_ptr<Model> model = Compile(plan_, 2);
+  KeptGradients gradients(plan_);
+  TrainOrDie(RandomPictures(6), 0, model.get(), &gradients);
+  cuda_emulation::HangKernel(1);
+  cuda_emulation::FailLaunch(1);  // Of a sum of gradients: passes are captured.
+  const absl::Status status = model->Train(RandomPictures(6), 0, &gradients).status();
+  EXPECT_EQ(status, absl::UnavailableError("cuda:0,1: has not finished a step within 2 s"));
+  EXPECT_THAT(lost_, ElementsAre(status));
+}
+
 TEST_F(ReplicasTest, AStepThatFailsLeavesTheModelAsItWas) {
   MILLRACE_NEEDS_EMULATION(kLeastGpus);
   KeptGradients expected(plan_);
@@ -219,6 +270,8 @@ TEST_F(ReplicasTest, ADeviceSaysWhichGpusItIs) {
   const std::unique_ptr<Model> model = *device->Compile(plan_, {kLargest, 0});
   EXPECT_THAT(model->numerics(), StartsWith("cuda, 2 x Emulated GPU (sm_90), float32, "));
   EXPECT_EQ(device->meter()->memory(), uint64_t{2} << 30);
+  EXPECT_EQ(device->meter()->memory_used(),
+            cuda_emulation::InUseOf(0) + cuda_emulation::InUseOf(2));
   EXPECT_THAT(std::string(Open({0, 4}).status().message()),
               StartsWith("cuda:4: no such GPU: this process may use 4"));
 }
