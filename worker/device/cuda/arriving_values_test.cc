@@ -1,5 +1,6 @@
 #include "worker/device/cuda/arriving_values.h"
 
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -73,6 +74,13 @@ TEST_F(ArrivingValuesTest, AnErrorIsReturnedOnceAndThrownOnceAndThenAllIsCopied)
   EXPECT_THROW(Rest(), cuda::Error);
   EXPECT_THAT(copies_, IsEmpty());
   EXPECT_THAT(Rest(), ElementsAre(Pair(0, 3 * 256 + 8)));
+}
+
+TEST_F(ArrivingValuesTest, ThatThereIsNoMemoryForACopyIsAnErrorOfMemory) {
+  ArrivingValues arriving(places_, [](size_t, size_t) { throw std::bad_alloc(); });
+  const auto error = arriving.Arrived(1, 0, 1);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->kind(), cuda::Error::kMemory);
 }
 
 // Each thread writes its place again and again; the device copies late, and is not locked.

@@ -159,6 +159,19 @@ TEST_F(CopiesInTest, NeighboursOfTwoPlacesAreMovedEachFromItsOwn) {
   EXPECT_EQ(device, host);
 }
 
+// As if the one were the rest of the other.
+TEST_F(CopiesInTest, ACopyThatBeginsAsFarInItsPlaceAsTheLastOneEndedInAnotherIsMovedToItsOwn) {
+  std::string host(512, 'h'), device(512, ' '), first(256, '1'), second(256, '2');
+  copies_.AddPlace(device.data(), first.size(), first.data());
+  copies_.AddPlace(device.data() + first.size(), second.size(), second.data());
+  copies_.GoAhead();
+  copies_.Add(device.data(), host.data(), 100);
+  copies_.Add(device.data() + 256 + 100, host.data() + 256 + 100, 50);
+  copies_.MoveIn();
+  EXPECT_EQ(device, std::string(100, 'h') + std::string(256, ' ') + std::string(50, 'h') +
+                        std::string(106, ' '));
+}
+
 TEST_F(CopiesInTest, WhatCouldNotBeMovedIsStillToBeMoved) {
   copies_.GoAhead();
   Add(0, 6);

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -22,6 +24,7 @@
 namespace millrace::worker {
 namespace {
 
+using ::testing::Each;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
@@ -257,6 +260,30 @@ TEST_F(DirectGradientsTest, OfTwoGpusManySmallOnesAreFewCopies) {
   const std::vector<std::vector<float>> by_one = Expected(1);
   for (size_t v = 0; v < by_one.size(); ++v) {
     EXPECT_THAT(sets[1]->gradients()[v], Pointwise(FloatNear(1e-5f), by_one[v])) << v;
+  }
+}
+
+// Whoever the set belongs to may write there at once.
+TEST_F(DirectGradientsTest, NothingComesToASetOnceItsStepHasEndedWithoutGradients) {
+  plan_ = PlanOrDie(kWithALargeOne, {7}, 4);
+  for (const uint64_t order : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    SCOPED_TRACE(::testing::Message() << "order " << order);
+    cuda_emulation::SetOrder(order);
+    options_.gpus.resize(1 + order % 2);
+    std::iota(options_.gpus.begin(), options_.gpus.end(), 0);
+    const std::unique_ptr<Model> model = Compile();
+    const auto sets = Sets(2, *model);
+    model->values(0)[0] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(model->Train(BatchOf(1), 1, sets[0].get()).status(),
+              absl::OutOfRangeError("the loss is nan"));
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      std::ranges::fill(sets[0]->Buffer(v), 5.0f);
+    }
+    model->values(0)[0] = 0.25f;
+    ASSERT_TRUE(model->Train(BatchOf(2), 2, sets[1].get()).ok());
+    for (size_t v = 0; v < plan_.variables.size(); ++v) {
+      EXPECT_THAT(sets[0]->Buffer(v), Each(5.0f)) << v;
+    }
   }
 }
 
