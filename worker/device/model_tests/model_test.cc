@@ -210,6 +210,12 @@ TEST(DeviceModelTest, LabelsOutsideTheLossAreRefused) {
   EXPECT_EQ(model->Evaluate(batch, &sums).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(DeviceModelTest, BatchesWithoutExamplesAreRefused) {
+  const ModelPlan plan = PlanOrDie(kLogistic, {3}, 2);
+  EXPECT_EQ(MakeTestDevice(1)->Compile(plan, {0, 4}).status(),
+            absl::InvalidArgumentError("a batch has at least 1 example"));
+}
+
 TEST(DeviceModelTest, EvaluatesLargerBatchesThanItTrainsOn) {
   const ModelPlan plan = PlanOrDie(
       "layers { conv2d { filters: 2 kernel_size: 3 } } layers { max_pool2d {} } "

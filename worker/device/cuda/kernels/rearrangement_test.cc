@@ -1,10 +1,13 @@
 // Layers that move values: concatenate, permute, zero padding and up sampling; and rescaling.
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "worker/device/cuda/kernels/strides.h"
 #include "worker/device/cuda/layer_test_util.h"
 
 namespace millrace::worker {
@@ -13,6 +16,20 @@ namespace {
 void ExpectMovesLikeCpu(const std::string& spec, const std::vector<Shape>& inputs,
                         double tolerance = 0) {
   for (const size_t batch : {1, 3}) ExpectLikeCpu(MakeLayerCase(spec, inputs, batch), tolerance);
+}
+
+// More than fit into 32 bits.
+TEST(StridesTest, ElementsOfVeryLargeArraysHaveTheirOwnPlaces) {
+  cuda::Strides<2> strides;
+  for (const int64_t size : {5, 70'000, 100'000}) {
+    strides.Add({size, {}});
+    strides.SetStride(0, size);
+    strides.SetStride(1, 1);
+  }
+  cuda::Offsets<2> offsets = {};
+  cuda::AddOffsets(strides, (size_t{3} * 70'000 + 69'999) * 100'000 + 99'998, &offsets);
+  EXPECT_EQ(offsets.of[0], size_t{3} * 5 + size_t{69'999} * 70'000 + size_t{99'998} * 100'000);
+  EXPECT_EQ(offsets.of[1], size_t{3} + 69'999 + 99'998);
 }
 
 TEST(ConcatenateKernelTest, InputsStandSideBySideAlongAnyAxis) {
