@@ -424,6 +424,44 @@ TEST_F(CudaModelTest, ALossOfTheDeviceIsToldWhereverItIsFound) {
   EXPECT_THAT(lost_, SizeIs(1));
 }
 
+TEST_F(CudaModelTest, AGpuThatCannotBeUsedIsNotLost) {
+  MILLRACE_NEEDS_EMULATION();
+  auto device = *CudaDevice::Open(TestLibrary(), options_,
+                                  [this](const absl::Status& why) { lost_.push_back(why); });
+  cuda_emulation::SetKernelsMissing();
+  EXPECT_FALSE(device->Compile(plan_, {6, 6}).ok());
+  EXPECT_THAT(lost_, IsEmpty());
+}
+
+// Ids are sorted for the gradient, which the first one does not have.
+TEST_F(CudaModelTest, ATrainedEmbeddingMayTakeTheIdsOfAFrozenOne) {
+  ExampleSpec examples = FloatsAndClass({3}, 3);
+  examples.features[0].name = "words";
+  examples.features[0].type = ElementType::kId;
+  examples.features[0].limit = 9;
+  const ModelPlan plan = PlanOrDie(
+      "layers { name: 'a' inputs: 'words' trainable: false "
+      "  embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { name: 'b' inputs: 'words' "
+      "  embedding { input_dim: 9 output_dim: 5 pooling: MEAN } } "
+      "layers { inputs: ['a', 'b'] add {} } layers { dense { units: 3 } } "
+      "loss: SPARSE_CATEGORICAL_CROSSENTROPY",
+      examples);
+  const std::unique_ptr<Model> gpu = *Compile(plan, {6, 0});
+  const std::unique_ptr<Model> cpu = *CpuDevice(1).Compile(plan, {6, 0});
+  FillValues(/*seed=*/1, 0.3f, gpu.get());
+  FillValues(/*seed=*/1, 0.3f, cpu.get());
+  KeptGradients on_gpu(plan);
+  KeptGradients on_cpu(plan);
+  TrainOrDie(IdsBatch(6), 0, gpu.get(), &on_gpu);
+  TrainOrDie(IdsBatch(6), 0, cpu.get(), &on_cpu);
+  EXPECT_EQ(on_gpu.finished().size(), on_cpu.finished().size());
+  for (const size_t v : on_cpu.finished()) {
+    EXPECT_THAT(on_gpu.gradient(v),
+                ::testing::Pointwise(::testing::FloatNear(1e-5f), on_cpu.gradient(v)));
+  }
+}
+
 // In turns: embeddings of one feature that are pooled and not, and more ids than there was room
 // for, which is not to be had at first.
 TEST_F(CudaModelTest, RaggedIdsMayBecomeMore) {
