@@ -20,6 +20,7 @@ import time
 import unittest
 
 MILLRACE = "client/millrace"
+SERVES = r" serves on (\S+)\s"
 DEADLINE = 240.0  # Seconds, for any single wait; sanitized binaries are slow.
 
 
@@ -96,22 +97,30 @@ class Process:
             self.process = subprocess.Popen(
                 [str(a) for a in arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
 
+    def said(self, pattern):
+        """The first match of the pattern in its log; None before there is one."""
+        return re.search(pattern, self.log.read_text(errors="replace"))
+
+    def await_saying(self, pattern):
+        """The same, once there is one."""
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            found = self.said(pattern)
+            if found:
+                return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"{self.name} does not say '{pattern}':\n{self.log.read_text(errors='replace')}")
+
     def known_address(self):
         """HOST:PORT that it says it serves on; None before it does."""
-        found = re.search(r" serves on (\S+)\s", self.log.read_text(errors="replace"))
+        found = self.said(SERVES)
         return found.group(1) if found else None
 
     def address(self):
         """The same, once it serves."""
-        deadline = time.monotonic() + DEADLINE
-        while time.monotonic() < deadline:
-            address = self.known_address()
-            if address:
-                return address
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.01)
-        raise AssertionError(f"{self.name} does not serve:\n{self.log.read_text(errors='replace')}")
+        return self.await_saying(SERVES).group(1)
 
     def terminate(self):
         """SIGTERM; returns the exit code."""
