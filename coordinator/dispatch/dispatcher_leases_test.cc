@@ -76,6 +76,23 @@ TEST_F(DispatcherTest, LateStepIsComputedTwiceWhereNothingElseIsLeft) {
   EXPECT_THAT(outbox_.workers, ElementsAre(1, 2, 3, 1, 1, 2, 3)) << "all slots are free again";
 }
 
+TEST_F(DispatcherTest, LateStepsGoToWorkersThatDoNotHaveThemOneForEachFreeSlot) {
+  SetWorkers({{1, 3}});
+  Start("a", 1, 2);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 1, 1));
+  dispatcher_.SetBarrier("a", 3);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  outbox_.Take();
+  clock_.Advance(absl::Seconds(1));
+  dispatcher_.Tick("a");
+  EXPECT_THAT(outbox_.Take(), IsEmpty()) << "the worker with the free slot has both";
+  SetWorkers({{1, 3}, {2, 1}});
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: route a@1", "2: lease a@1 [1,2)"));
+  EXPECT_TRUE(Done(3, 1)->first);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [2,3)"));
+}
+
 TEST_F(DispatcherTest, StepIsComputedOnceWhileTheWorkerReportsOthers) {
   SetWorkers({{1, 1}});
   Start("a", 1, 7);  // A lease of four.
@@ -133,6 +150,24 @@ TEST_F(DispatcherTest, LeaseWaitsForItsTurnBehindAnotherJobsStep) {
   Done(2, 0);
   clock_.Advance(absl::Seconds(30));
   EXPECT_EQ(dispatcher_.Tick("fast").trouble, "");
+}
+
+TEST_F(DispatcherTest, LeaseLastsWhileItsWorkerDoesALongLeaseOfAnotherJob) {
+  SetWorkers({{1, 2}});
+  Start("a", 1, 0);
+  clock_.Advance(absl::Milliseconds(10));
+  Done(0, 0);
+  Start("b", 1, 99);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 1, 1));
+  ASSERT_EQ(outbox_.leases[2].end(), 25u);
+  for (uint64_t step = 0; step < 25; ++step) {
+    clock_.Advance(absl::Milliseconds(100));
+    EXPECT_EQ(dispatcher_.Tick("a").trouble, "") << "before step " << step << " of b";
+    ASSERT_TRUE(Done(2, step)->first);
+  }
+  outbox_.Take();
+  EXPECT_TRUE(Done(1, 1)->first);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [2,3)"));
 }
 
 // A worker that could not reach a job's servers once kept its step, and held up the job, for as

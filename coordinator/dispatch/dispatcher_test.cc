@@ -91,7 +91,7 @@ TEST_F(DispatcherTest, NewWorkersLearnTheRoutesAndDeadWorkersStepsGoToOthers) {
   outbox_.Take();
   SetWorkers({{1, 2}, {2, 2}});
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: route a@1"));
-  SetWorkers({{2, 2}});
+  dispatcher_.SetWorkers({{2, 2}});  // Nobody says anything meanwhile.
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)", "2: lease a@1 [1,2)"));
 }
 
@@ -250,6 +250,26 @@ TEST_F(DispatcherTest, BarrierIsReportedAndHolds) {
   EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [4,5)", "1: lease a@1 [5,6)"));
 }
 
+// The job's owner does something at it that no later step may precede.
+TEST_F(DispatcherTest, BarrierWithWhichAJobStartsHolds) {
+  SetWorkers({{1, 4}});
+  SetRoute route;
+  route.set_job_id("a");
+  route.mutable_routing()->set_generation(1);
+  dispatcher_.Start({.total_steps = 100, .staleness_bound = 9}, route, AppliedSet(),
+                    /*barrier=*/2);
+  PrepareAll("a");
+  EXPECT_THAT(outbox_.Take(),
+              ElementsAre("1: route a@1", "1: lease a@1 [0,1)", "1: lease a@1 [1,2)"));
+  Done(0, 0);
+  EXPECT_TRUE(Done(1, 1)->progress.at_barrier);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  route.mutable_routing()->set_generation(2);
+  dispatcher_.Start({.total_steps = 100, .staleness_bound = 9}, route, AppliedSet(),
+                    /*barrier=*/1);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: route a@2", "1: lease a@2 [0,1)"));
+}
+
 TEST_F(DispatcherTest, RemovedJobIsForgottenAndMakesRoomForOthers) {
   SetWorkers({{1, 1}});
   Start("a", 1, 1);
@@ -405,15 +425,34 @@ TEST_F(DispatcherTest, WorkerThatEvaluatesTrainsOnlyWhereNobodyElseCan) {
   EXPECT_EQ(outbox_.workers.back(), 1u);
 }
 
+TEST_F(DispatcherTest, WorkerWhoseEvaluationHasEndedGetsStepsAtOnce) {
+  SetWorkers({{1, 1}, {2, 1}});
+  Start("a", 1, 1);
+  ASSERT_THAT(outbox_.workers, ElementsAre(1, 2));
+  Evaluates("a", 1);
+  outbox_.Take();
+  Done(0, 0);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  dispatcher_.EndEvaluation("a");
+  EXPECT_THAT(outbox_.Take(), ElementsAre("1: lease a@1 [2,3)"));
+  Evaluates("a", 2);
+  outbox_.Take();
+  Done(1, 1);
+  EXPECT_THAT(outbox_.Take(), IsEmpty());
+  dispatcher_.TakeEvaluationBack(2, "a");
+  EXPECT_FALSE(dispatcher_.HasEvaluation(2, "a", 0));
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [3,4)"));
+}
+
 TEST_F(DispatcherTest, DrainingWorkerGetsNothingMoreAndKeepsWhatItHas) {
   SetWorkers({{1, 1}});
   Start("a", 1, 9);
   dispatcher_.SetDraining(1);
   outbox_.Take();
-  EXPECT_TRUE(Done(0, 0)->first);
+  for (uint64_t step = 0; step < 5; ++step) EXPECT_TRUE(Done(0, step)->first);
   EXPECT_THAT(outbox_.Take(), IsEmpty());
   SetWorkers({{1, 1}, {2, 1}});
-  EXPECT_EQ(outbox_.workers.back(), 2u);
+  EXPECT_THAT(outbox_.Take(), ElementsAre("2: route a@1", "2: lease a@1 [5,10)"));
 }
 
 TEST_F(DispatcherTest, StallNamesTheOldestStepAndWhoHasIt) {

@@ -166,6 +166,46 @@ TEST(StepTrackerTest, StepThatIsOutTwiceIsFreeWhenBothLeasesHaveEnded) {
   EXPECT_EQ(again->begin, 1u);
 }
 
+TEST(StepTrackerTest, SecondLeaseOfAStepIsAsLongAsItWasMade) {
+  StepTracker tracker = Asynchronous(100, 3);
+  const auto first = tracker.Take(1, 4, kStart, kLater);
+  const auto second =
+      tracker.TakeAgain(tracker.OutOnce().at(0), 2, 2, kLater, kLater + absl::Minutes(1));
+  EXPECT_EQ(second.begin, 0u);
+  EXPECT_EQ(second.end, 2u);
+  EXPECT_EQ(tracker.OutTwice(), 2u);
+  EXPECT_EQ(tracker.OutOnce().at(0).step, 2u);
+  EXPECT_EQ(tracker.TakenAt(2, second.id, 0), kLater);
+  tracker.GiveBack(first->id);
+  EXPECT_EQ(tracker.NextExpiry(), kLater + absl::Minutes(1));
+}
+
+// Its step is free then, or another worker has it, and no third one may get it.
+TEST(StepTrackerTest, StepOfAnExpiredLeaseIsFreedOnce) {
+  StepTracker tracker = Asynchronous(100, 0);
+  const auto expired = tracker.Take(1, 1, kStart, kLater);
+  tracker.Expire(kLater);
+  EXPECT_THAT(tracker.OutOnce(), IsEmpty());
+  const auto lease = tracker.Take(2, 1, kLater, kLater + absl::Minutes(1));
+  ASSERT_TRUE(lease);
+  ASSERT_EQ(tracker.OutOnce().size(), 1u);
+  EXPECT_EQ(tracker.OutOnce()[0].worker, 2u);
+  EXPECT_TRUE(tracker.GiveBack(expired->id));
+  EXPECT_FALSE(tracker.CanTake());
+  EXPECT_TRUE(tracker.Done(lease->id, 0, kLater));
+  EXPECT_THAT(Begins(TakeAll(tracker, 3)), ElementsAre(1));
+}
+
+TEST(StepTrackerTest, TellsTheLowestStepThatIsOutAndWhatIsOutToAWorker) {
+  StepTracker tracker = Asynchronous(100, 2);
+  TakeAll(tracker, 1);
+  ASSERT_TRUE(tracker.LowestPending());
+  EXPECT_EQ(tracker.LowestPending()->step, 0u);
+  EXPECT_FALSE(tracker.LowestExpired());
+  EXPECT_EQ(tracker.OutTo(1).size(), 3u);
+  EXPECT_THAT(tracker.OutTo(2), IsEmpty());
+}
+
 TEST(StepTrackerTest, ResultRenewsTheLease) {
   StepTracker tracker = Asynchronous(100, 9);
   const auto lease = tracker.Take(1, 3, kStart, kLater);
@@ -192,6 +232,20 @@ TEST(StepTrackerTest, ResetRunsExactlyTheMissingSteps) {
   done.Insert(4);
   tracker.Reset(2, done);
   EXPECT_THAT(Begins(TakeAll(tracker)), ElementsAre(2, 3, 5, 6));
+}
+
+// That of the generation before must not be taken for a second lease of the step.
+TEST(StepTrackerTest, StepThatWasOutTwiceBeforeAResetIsFreeWhenItsOnlyLeaseEnds) {
+  StepTracker tracker = Asynchronous(10, 0);
+  tracker.Take(1, 1, kStart, kLater);
+  tracker.TakeAgain(tracker.OutOnce().at(0), 2, 1, kStart, kLater);
+  EXPECT_EQ(tracker.OutTwice(), 1u);
+  tracker.Reset(2, AppliedSet());
+  EXPECT_EQ(tracker.OutTwice(), 0u);
+  const auto lease = tracker.Take(1, 1, kStart, kLater);
+  EXPECT_EQ(tracker.OutOnce().size(), 1u);
+  EXPECT_TRUE(tracker.GiveBack(lease->id));
+  EXPECT_THAT(Begins(TakeAll(tracker)), ElementsAre(0));
 }
 
 // Each step below it was written down, under the dispatcher's lock: no job got on any more, until
@@ -230,6 +284,8 @@ TEST(StepTrackerTest, ReportsOfStepsNeverHandedOutAreIgnored) {
   StepTracker tracker = Asynchronous(10, 4);
   const auto lease = tracker.Take(1, 1, kStart, kLater);
   EXPECT_FALSE(tracker.Done(lease->id, 7, kLater));
+  tracker.GiveBackAll(1);
+  EXPECT_FALSE(tracker.Done(lease->id, 1, kLater)) << "whatever is said of a lease that has ended";
   EXPECT_EQ(tracker.done().size(), 0u);
 }
 
