@@ -1,4 +1,6 @@
 // Which jobs' data a worker opens, and how far.
+#include <string>
+
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/unknown_field_set.h"
@@ -13,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
@@ -48,6 +51,31 @@ TEST_F(OpeningTest, DataOfAJobThatIsForgottenAreOpenedNoFurther) {
   world_.log.Await("open data.train");
   trainer_->Handle(ForgetMessage());
   world_.log.Await("stopped");
+}
+
+TEST_F(OpeningTest, FilesThatWereNotThoseOfThePlanAreOpenedAgain) {
+  world_.opens_until_stopped = false;
+  int opened = 0;
+  world_.on_open = [&](const std::string& field) {
+    if (field == "data.train") world_.train_examples = opened++ == 0 ? 9 : kFakeTrainExamples;
+    return absl::OkStatus();
+  };
+  Start();
+  EXPECT_THAT(RouteError(RouteMessage(FakeJob(), 1)), HasSubstr("has 9 examples"));
+  Route(RouteMessage(FakeJob(), 1));
+  trainer_.reset();  // Before the count.
+}
+
+TEST_F(OpeningTest, PlanOfAJobIsAnsweredEachTime) {
+  world_.opens_until_stopped = false;
+  Start();
+  for (const uint64_t request : {5, 6}) {
+    trainer_->Handle(PlanMessage(request, FakeJob()));
+    const PlanResult result = said_.Next().plan_result();
+    EXPECT_EQ(result.request_id(), request);
+    EXPECT_EQ(result.code(), 0) << result.message();
+  }
+  EXPECT_THAT(world_.log.EventsWith("open "), ElementsAre("open data.train", "open data.evaluate"));
 }
 
 // While a cluster is given another version: what an older worker left out changed the job.

@@ -117,6 +117,38 @@ TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
   EXPECT_EQ(pushing[0].step(), 7u);
 }
 
+// By these the coordinator sees which workers are slow.
+TEST_F(StepsTest, StepTellsHowLongItsPartsTook) {
+  SimulatedClock clock;
+  clock_ = &clock;
+  world_.on_pull = [&clock](const FakePull&) {
+    clock.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  world_.on_train = [&clock](const Batch&) {
+    clock.Advance(absl::Seconds(2));
+    return absl::OkStatus();
+  };
+  world_.between_gradients = [&clock] { clock.Advance(absl::Seconds(3)); };
+  world_.on_push = [&clock](uint64_t) {
+    clock.Advance(absl::Seconds(4));
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  for (const uint64_t step : {0, 1}) {
+    trainer_->Handle(LeaseMessage(step + 1, step, step + 1));
+    const StepTimes times = NextStep().times();
+    EXPECT_EQ(times.wait(), step == 0 ? 0 : 4 + 5);
+    EXPECT_EQ(times.read(), 0);
+    EXPECT_EQ(times.pull(), 1);
+    EXPECT_EQ(times.compute(), 2 + 3);
+    EXPECT_EQ(times.forward(), 2);
+    EXPECT_EQ(times.push(), 4);
+    clock.Advance(absl::Seconds(5));
+  }
+  trainer_.reset();  // Before the clock.
+}
+
 TEST_F(StepsTest, StepsOfTheSecondEpochUseTheSameExamples) {
   StartJob(FakeJob());
   trainer_->Handle(LeaseMessage(1, 7, 10));
@@ -274,6 +306,22 @@ TEST_F(StepsTest, DataThatHaveChangedAreOpenedAgain) {
   EXPECT_THAT(world_.log.EventsWith("open "), SizeIs(4));
 }
 
+TEST_F(StepsTest, DataThatAnEvaluationFindsChangedAreOpenedAgain) {
+  std::atomic<bool> changed = true;
+  world_.on_read = [&changed](absl::Span<const uint64_t>) {
+    return changed ? absl::InvalidArgumentError("data.evaluate: b.bin: has changed")
+                   : absl::OkStatus();
+  };
+  StartJob(FakeJob());
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
+  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(NextPrepared().code(), 0);
+  changed = false;
+  trainer_->Handle(EvaluateMessage(2, "cut-2"));
+  EXPECT_EQ(NextEvaluation().code(), 0);
+  trainer_.reset();  // Before the flag.
+}
+
 TEST_F(StepsTest, FailureIsToldAfterTheStepsBeforeIt) {
   world_.on_train = [](const Batch& batch) {
     return batch.features[0].floats[0] == 1 ? absl::OutOfRangeError("the loss is nan")
@@ -405,6 +453,20 @@ TEST_F(StepsTest, StepThatWaitsForItsVersionMakesWayForALowerOne) {
   trainer_->Handle(LeaseMessage(2, 3, 4));
   EXPECT_THAT(NextSteps(2), ElementsAre(3, 4));
   EXPECT_THAT(world_.log.EventsWith("pull "), ElementsAre("pull 2", "pull 1", "pull 2"));
+}
+
+// Its pull had not begun, and there was nothing to call off.
+TEST_F(StepsTest, StepWhoseBatchIsBeingReadMakesWayForALowerOne) {
+  std::atomic<bool> first = true;
+  world_.second_by_rows = true;
+  world_.on_read = [this, &first](absl::Span<const uint64_t>) {
+    if (first.exchange(false)) trainer_->Handle(LeaseMessage(2, 3, 4));
+    return absl::OkStatus();
+  };
+  StartJob(FakeJob(/*replicas=*/2));
+  trainer_->Handle(LeaseMessage(1, 4, 5));
+  EXPECT_THAT(NextSteps(2), ElementsAre(3, 4));
+  trainer_.reset();  // Before the flag.
 }
 
 TEST_F(StepsTest, RowsOfTheBatchArePulledAndPushed) {

@@ -27,6 +27,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
@@ -79,6 +80,15 @@ class FewThreadsTest : public TrainerFixture {
     const JobPrepared prepared = NextPrepared();
     EXPECT_EQ(prepared.job_id(), job_id);
     EXPECT_EQ(prepared.code(), 0) << prepared.message();
+  }
+
+  // Lets time pass until a thread was asked for, of which there is none.
+  void LetItTryInVain() {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Minutes(1);
+    for (const int before = threads_ = 0; threads_ == before; std::this_thread::yield()) {
+      ASSERT_LT(Clock::Real()->Now(), deadline);
+      simulated_clock_.Advance(absl::Seconds(1));
+    }
   }
 
   SimulatedClock simulated_clock_;
@@ -191,6 +201,9 @@ TEST_F(TrainerTest, JobThatWasPlannedIsNotOpenedAgain) {
   EXPECT_EQ(NextStep().step(), 0);
   EXPECT_THAT(world_.log.EventsWith("open "), ElementsAre("open data.train", "open data.evaluate"));
   EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
+  trainer_->Handle(ForgetMessage());
+  Route(RouteMessage(FakeJob(), 1));
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2)) << "the first one is the job's";
 }
 
 TEST_F(TrainerTest, JobOfAnotherModelOrOtherDataThanPlannedIsNotWorkedOn) {
@@ -256,9 +269,12 @@ TEST_F(TrainerTest, JobIsTriedAgainUntilItCanBeOpened) {
 
 TEST_F(TrainerTest, RepeatedRouteIsAnsweredAgainWithoutOpeningTheDataAgain) {
   StartJob(FakeJob());
+  trainer_->Handle(LeaseMessage(1, 2, 3));
+  EXPECT_EQ(NextStep().step(), 2);
   Route(RouteMessage(FakeJob(), 1));
   trainer_->DropWork();
   Route(RouteMessage(FakeJob(), 1));
+  EXPECT_THAT(world_.log.EventsWith("cancel "), IsEmpty()) << "its pushes go on";
   Route(RouteMessage(FakeJob(), 2));
   EXPECT_THAT(world_.log.EventsWith("open data.train"), SizeIs(1));
 }
@@ -309,6 +325,7 @@ TEST_F(FewThreadsTest, JobForWhichThereIsNoThreadIsRefusedAndPreparedLater) {
     threads_ = 0;
     ExpectNoThread(RouteOf(late));  // Each route has its answer.
     ExpectStep(other, 3);
+    for (int i = 0; i < 2; ++i) LetItTryInVain();
     threads_ = 1000;
     ExpectPreparedLater(late);
     ExpectStep(late, 5);
@@ -330,12 +347,13 @@ TEST_F(FewThreadsTest, WorkOfAJobThatHasNoThreadForItsPushesIsReturned) {
 TEST_F(FewThreadsTest, NewerRouteTakesThePlaceOfOneForWhichThereWasNoThread) {
   Start();
   ExpectNoThread(RouteOf("job-1", /*generation=*/1));
+  ExpectNoThread(RouteOf("other"));
   threads_ = 1000;
   Route(RouteOf("job-1", /*generation=*/2));
-  simulated_clock_.Advance(absl::Minutes(1));
+  ExpectPreparedLater("other");
   trainer_->Handle(LeaseMessage(1, 5, 6, /*generation=*/2));
   EXPECT_EQ(NextStep().step(), 5);
-  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2));
 }
 
 TEST_F(FewThreadsTest, JobIsNotStartedLaterWhenNobodyWantsItAnyMore) {
@@ -372,13 +390,15 @@ TEST_F(TrainerTest, ClientOfAnOldRouteIsNotDestroyedByWhoTellsOfTheNewOne) {
   trainer_.reset();  // It uses `gone`.
 }
 
-TEST_F(TrainerTest, LeaseOfAJobWithoutARouteIsReturned) {
+TEST_F(TrainerTest, WorkOfAJobWithoutARouteIsReturned) {
   Start();
   trainer_->Handle(LeaseMessage(3, 5, 6));
   const LeaseReturned returned = NextReturned();
   EXPECT_EQ(returned.lease_id(), 3);
   EXPECT_EQ(returned.step(), 5);
   EXPECT_EQ(returned.code(), Code(absl::StatusCode::kFailedPrecondition));
+  trainer_->Handle(EvaluateMessage(1, "cut-1"));
+  EXPECT_EQ(NextEvaluation().code(), Code(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(TrainerTest, NewGenerationEndsTheWorkOfTheOldOneWithoutAWord) {
@@ -397,11 +417,12 @@ TEST_F(TrainerTest, NewGenerationEndsTheWorkOfTheOldOneWithoutAWord) {
   EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 5"));
 }
 
-TEST_F(TrainerTest, LeaseOfAnOlderGenerationIsDropped) {
+TEST_F(TrainerTest, WorkOfAnOlderGenerationIsDropped) {
   Start();
   Route(RouteMessage(FakeJob(), /*generation=*/1));
   Route(RouteMessage(FakeJob(), /*generation=*/2));
   trainer_->Handle(LeaseMessage(1, 0, 1, /*generation=*/1));
+  trainer_->Handle(EvaluateMessage(1, "cut-1", /*generation=*/1));
   trainer_->Handle(LeaseMessage(2, 5, 6, /*generation=*/2));
   EXPECT_EQ(NextStep().lease_id(), 2);
   EXPECT_THAT(world_.log.EventsWith("train "), ElementsAre("train 5"));
@@ -546,6 +567,8 @@ TEST_F(TrainerTest, JobThatDoesNotBeginIsNotKeptOpen) {
   said_.Next();
   clock.Advance(absl::Minutes(6));
   world_.log.Await("model gone");
+  Route(RouteMessage(FakeJob(), 1));
+  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2));
   trainer_.reset();  // Before the clock.
 }
 

@@ -79,6 +79,39 @@ TEST(WorkQueueTest, NewEvaluationTakesThePlaceOfTheOneBefore) {
   EXPECT_THAT(DoAll(&queue), ElementsAre(0, -2));
 }
 
+// Whoever waited for the new one would have waited in vain.
+TEST(WorkQueueTest, EvaluationThatHasEndedLeavesTheOneInItsPlace) {
+  WorkQueue queue;
+  queue.Add(MakeEvaluate(1));
+  queue.Add(MakeEvaluate(2));
+  queue.Finish(MakeEvaluate(1));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(-2));
+}
+
+TEST(WorkQueueTest, EvaluationThatComesAgainKeepsItsTurn) {
+  WorkQueue queue;
+  queue.Add(MakeEvaluate(1));
+  queue.Add(MakeLease(1, 0, 1), kNow);
+  queue.Add(MakeEvaluate(1));
+  EXPECT_THAT(DoAll(&queue), ElementsAre(-1, 0));
+}
+
+TEST(WorkQueueTest, EvaluationOfAnotherGenerationIsDropped) {
+  WorkQueue queue;
+  queue.Add(MakeEvaluate(1, /*generation=*/1));
+  queue.KeepOnly(2);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(WorkQueueTest, ClearLeavesNoEvaluationEither) {
+  WorkQueue queue;
+  queue.Add(MakeEvaluate(1));
+  queue.Add(MakeLease(1, 0, 1), kNow);
+  queue.Clear();
+  EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.Next().has_value());
+}
+
 TEST(WorkQueueTest, UpcomingStepsAreTheNearestOnes) {
   WorkQueue queue;
   queue.Add(MakeLease(1, 20, 25), kNow);
