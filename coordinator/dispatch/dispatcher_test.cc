@@ -172,6 +172,21 @@ TEST_F(DispatcherTest, WorkerThatGivesAllItGetsBackAsIfNothingWereWrongComesAfte
   EXPECT_THAT(outbox_.Take(), ElementsAre("2: lease a@1 [0,1)"));
 }
 
+TEST_F(DispatcherTest, WorkerThatDoesStepsOrEvaluatesMayGiveLeasesBack) {
+  SetWorkers({{1, 1}});
+  Start("a", 1, 0);
+  const auto give_back = [this] {
+    return GiveBack(outbox_.leases.size() - 1, absl::StatusCode::kOk);
+  };
+  for (int i = 0; i < Dispatcher::kFreeReturns; ++i) EXPECT_EQ(give_back(), 0);
+  EXPECT_TRUE(Done(outbox_.leases.size() - 1, 0)->first);
+  for (int i = 0; i < Dispatcher::kFreeReturns; ++i) EXPECT_EQ(give_back(), 0) << "since the step";
+  Evaluates("a", 1);
+  for (int i = 0; i < Dispatcher::kFreeReturns; ++i) EXPECT_EQ(give_back(), 0) << "they wait";
+  dispatcher_.EndEvaluation("a");
+  EXPECT_EQ(give_back(), 1);
+}
+
 // Any worker could once give back the steps that another one computed, by a lease id that is easy
 // to guess.
 TEST_F(DispatcherTest, LeaseOfAnotherWorkerIsNeitherGivenBackNorDone) {
