@@ -58,7 +58,7 @@ absl::StatusOr<InputFile> InputFile::Open(const DataDirectory& directory, const 
   if (const std::string why = WhyNotRegular(path); !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", path, ": ", why));
   }
-  InputFile file(directory, std::move(path), std::move(shown), field);
+  InputFile file(directory.stop, std::move(path), std::move(shown), field);
   MILLRACE_RETURN_IF_ERROR(file.OpenPath());
   return file;
 }
@@ -80,8 +80,8 @@ absl::Status InputFile::OpenPath() {
   return absl::OkStatus();
 }
 
-InputFile::InputFile(DataDirectory directory, std::string path, std::string name, std::string field)
-    : directory_(std::move(directory)),
+InputFile::InputFile(std::stop_token stop, std::string path, std::string name, std::string field)
+    : stop_(std::move(stop)),
       path_(std::move(path)),
       name_(std::move(name)),
       field_(std::move(field)) {}
@@ -90,7 +90,7 @@ InputFile::InputFile(InputFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       content_(std::move(other.content_)),
       state_(other.state_),
-      directory_(std::move(other.directory_)),
+      stop_(std::move(other.stop_)),
       path_(std::move(other.path_)),
       name_(std::move(other.name_)),
       field_(std::move(other.field_)),
@@ -101,7 +101,7 @@ InputFile::~InputFile() {
 }
 
 absl::StatusOr<size_t> InputFile::Read(absl::Span<char> buffer) {
-  MILLRACE_RETURN_IF_ERROR(CheckWanted(directory_.stop));
+  MILLRACE_RETURN_IF_ERROR(CheckWanted(stop_));
   const ContentReader::Got got = content_->Read(buffer);
   offset_ += got.bytes;
   if (!got.status.ok()) return ReadError(got.status);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/status.h"
@@ -39,7 +40,8 @@ class InputFile final : public ByteStream {
   // Where it was found.
   const std::string& path() const { return path_; }
   const std::string& field() const { return field_; }
-  const DataDirectory& directory() const { return directory_; }
+  // The directory's.
+  const std::stop_token& stop() const { return stop_; }
 
   bool compressed() const { return content_->compressed(); }
 
@@ -56,7 +58,7 @@ class InputFile final : public ByteStream {
   absl::Status ErrorAt(uint64_t line, uint64_t column, const std::string& message) const;
 
  private:
-  InputFile(DataDirectory directory, std::string path, std::string name, std::string field);
+  InputFile(std::stop_token stop, std::string path, std::string name, std::string field);
 
   absl::Status OpenPath();
 
@@ -65,7 +67,7 @@ class InputFile final : public ByteStream {
   int descriptor_ = -1;  // Owned.
   std::unique_ptr<ContentReader> content_;
   FileState state_;
-  DataDirectory directory_;
+  std::stop_token stop_;
   std::string path_;
   std::string name_;
   std::string field_;

@@ -104,7 +104,7 @@ absl::Status NpyArray::AddZip(const InputFile& file) {
   MILLRACE_ASSIGN_OR_RETURN(const ZipFile archive, OpenZip(file));
   MILLRACE_ASSIGN_OR_RETURN(const ZipEntry* const entry, FindArray(archive, name_));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ZipStream> stream,
-                            archive.Read(*entry, file.directory().stop));
+                            archive.Read(*entry, file.stop()));
   std::string magic;
   MILLRACE_RETURN_IF_ERROR(ReadUpTo(stream.get(), kNpyMagicBytes, &magic));
   return AddArray(magic, stream.get(), file.name(), file, /*in_place=*/false);
