@@ -33,11 +33,13 @@ namespace millrace::ps {
 namespace {
 
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(10);
-// For a client to take a message of about 1 MiB.
-constexpr absl::Duration kWriteTimeout = absl::Minutes(1);
-// For all messages of a pull: as long, and a second for each of these. A shard's parts come beside
-// each other, and other shards' too, so it is a small share of a slow network.
+// For all messages of a pull: kWriteTimeout, and a second for each of these. A shard's parts come
+// beside each other, and other shards' too, so it is a small share of a slow network.
 constexpr double kSlowestBytesPerSecond = 64 << 10;
+// For a client to take a message. gRPC tells the server what a client has read when it is half of
+// what may be sent ahead (of 16 MiB, see common/net/transport.h), so a client that reads as slowly
+// as it may seems to read nothing for two minutes, and then eight messages at once.
+constexpr absl::Duration kWriteTimeout = absl::Minutes(5);
 
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.part() >= std::max<uint64_t>(request.parts(), 1)) {
