@@ -542,23 +542,6 @@ TEST_F(TrainerTest, WorkOfAnEarlierSessionIsDropped) {
   EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(1));
 }
 
-// It may have ended while this worker had no session.
-TEST_F(TrainerTest, JobThatANewSessionDoesNotRouteIsForgotten) {
-  SimulatedClock clock;
-  clock_ = &clock;
-  StartJob(FakeJob());
-  CoordinatorMessage other = RouteMessage(FakeJob(), 1);
-  other.mutable_set_route()->set_job_id("job-2");
-  Route(other);
-  trainer_->DropWork();
-  Route(other);
-  clock.Advance(absl::Minutes(2));
-  world_.log.Await("model gone");
-  Route(other);  // Goes on.
-  EXPECT_THAT(world_.log.EventsWith("make model"), SizeIs(2));
-  trainer_.reset();  // Before the clock.
-}
-
 TEST_F(TrainerTest, JobThatDoesNotBeginIsNotKeptOpen) {
   SimulatedClock clock;
   clock_ = &clock;

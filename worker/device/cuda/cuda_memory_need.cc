@@ -40,6 +40,17 @@ uint64_t CudaMemoryNeed::BytesWithoutAhead() const {
       .DeviceBytes(batches_);
 }
 
+std::string CudaMemoryNeed::SmallerBatches(size_t fitting) const {
+  // The room of compact tables, here that for batches of this size, is smaller for smaller ones.
+  const bool is_compact = plan_.host_bytes > 0;
+  if (fitting == 0) {
+    return is_compact ? "use smaller layers or a smaller batch_size" : "use smaller layers";
+  }
+  return is_compact
+             ? absl::StrFormat("batches of %d examples would fit, perhaps larger ones", fitting)
+             : absl::StrFormat("batches of up to %d examples would fit", fitting);
+}
+
 absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& device_name) const {
   const uint64_t need = DeviceBytes(layout_, PartSizes(batches_, replicas_));
   if (need <= free) return absl::OkStatus();
@@ -49,11 +60,7 @@ absl::Status CudaMemoryNeed::CheckDevice(uint64_t free, const std::string& devic
     return DeviceBytes(train_alone ? BatchSizes{smaller, 0}
                                    : BatchSizes{batches_.train, smaller}) <= free;
   });
-  // Compact tables have the room that batches of this size need.
-  const char* const smaller =
-      plan_.host_bytes > 0 ? "use smaller layers or a smaller batch_size" : "use smaller layers";
-  std::string advice =
-      fitting == 0 ? smaller : absl::StrFormat("batches of up to %d examples would fit", fitting);
+  std::string advice = SmallerBatches(fitting);
   if (plan_.pulls_ahead) {
     absl::StrAppendFormat(&advice, "; without asynchronous.pull_ahead the model needs %.3g GiB",
                           BytesWithoutAhead() / kGiB);

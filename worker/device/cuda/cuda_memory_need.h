@@ -51,6 +51,8 @@ class CudaMemoryNeed {
   uint64_t DeviceBytes(const BatchSizes& batches) const;
   // The same of a job that does not pull ahead.
   uint64_t BytesWithoutAhead() const;
+  // What to do where batches of `fitting` examples would fit; 0: none.
+  std::string SmallerBatches(size_t fitting) const;
 
   const ModelPlan& plan_;
   const Walk& walk_;

@@ -256,6 +256,19 @@ TEST_F(CudaModelTest, WhatDoesNotFitIsRefusedWithTheBatchSizeThatWould) {
   }
 }
 
+// Their rooms are those of larger batches, so that is not the largest size.
+TEST_F(CudaModelTest, BatchSizeThatFitsBesideCompactTablesIsNotSaidToBeTheLargest) {
+  MILLRACE_NEEDS_EMULATION();
+  cuda_emulation::SetMemory((64 << 20) + CudaMemoryNeed::kMargin);
+  ModelPlan plan = plan_;
+  plan.host_bytes = 1;
+  const std::string message(Compile(plan, {1 << 16, 0}).status().message());
+  const size_t begin = message.rfind("batches of ");
+  ASSERT_THAT(message.substr(begin), HasSubstr(" examples would fit, perhaps larger ones"));
+  const size_t fitting = std::stoul(message.substr(begin + std::string("batches of ").size()));
+  EXPECT_TRUE(Compile(plan, {fitting, 0}).ok());
+}
+
 // Batches of more than 2 TiB, which are made on the host.
 TEST_F(CudaModelTest, WhatDoesNotFitIntoTheHostsMemoryIsRefused) {
   const absl::Status status = Compile(plan_, {size_t{1} << 32, 0}).status();
