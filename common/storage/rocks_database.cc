@@ -4,9 +4,10 @@
 // works for errors that may pass, and MakeRetryable says so of all of them: what does not pass is
 // found out by trying.
 //
-// The records are small and few, so the memtable and the log are small too: a log of 1 MiB is
-// reserved on the disk when it is begun, and records can be written to it for a while after the
-// disk is full.
+// The memory table may have 64 MiB (KeepMemoryTableFilled says why), so a log of somewhat more is
+// reserved on the disk when it is begun, and records can be written to it for long after the disk
+// is full. Both grow with the records until the table is full and goes to the disk, the log with
+// it.
 //
 // RocksDB has its files open, and would go on to write to them when nobody finds them any more. So
 // each write looks first whether the directory is where it was opened. Files that are open keep its

@@ -210,7 +210,7 @@ absl::Time PullStream::ReadBy() const { return std::min(sent_ + kWriteTimeout, r
 void PullStream::CheckProgressAt(absl::Time when) {
   watched_ = true;
   const std::weak_ptr<ServerStream> weak = weak_from_this();
-  deadlines_->Add(when, [weak] {
+  progress_check_ = deadlines_->Add(when, [weak] {
     const std::shared_ptr<ServerStream> there = weak.lock();
     if (there != nullptr) static_cast<PullStream*>(there.get())->CheckProgress();
   });
@@ -271,6 +271,8 @@ void PullStream::OnEnding() {
 void PullStream::OnEnded() {
   MutexLock lock(&mutex_);
   ending_ = true;
+  // It would keep this object's memory until it is due.
+  if (watched_) deadlines_->Cancel(progress_check_);
 }
 
 }  // namespace millrace::ps

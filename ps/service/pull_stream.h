@@ -78,7 +78,8 @@ class PullStream final : public ServerStream {
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;   // A message is being written,
   absl::Time sent_ ABSL_GUARDED_BY(mutex_);        // since then;
   absl::Time read_all_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  bool watched_ ABSL_GUARDED_BY(mutex_) = false;  // CheckProgress is to be called.
+  bool watched_ ABSL_GUARDED_BY(mutex_) = false;  // CheckProgress is to be called:
+  DeadlineQueue::Key progress_check_ ABSL_GUARDED_BY(mutex_);
   bool gave_up_ ABSL_GUARDED_BY(mutex_) = false;  // It has let go of the state.
   absl::optional<Wait> wait_ ABSL_GUARDED_BY(mutex_);
 };
