@@ -263,17 +263,21 @@ size_t OldestNew(const std::vector<WrittenCheckpoint>& checkpoints, size_t keep,
 
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(FileSystemPtr file_system, std::string path)
-    : file_system_(std::move(file_system)), path_(WithoutSlash(std::move(path))) {}
+CheckpointDirectory::CheckpointDirectory(FileSystemPtr file_system, std::string path,
+                                         ManifestCache* manifests)
+    : file_system_(std::move(file_system)),
+      path_(WithoutSlash(std::move(path))),
+      manifests_(manifests) {}
 
 absl::StatusOr<std::vector<CheckpointDirectory::Listed>> CheckpointDirectory::List() const {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<uint64_t> numbers, FoldersIn(file_system_, path_));
   std::vector<Listed> listed;
   for (const uint64_t number : numbers) {
-    auto manifest = ReadManifest(file_system_, path_, number);
+    auto manifest = ReadManifest(file_system_, path_, number, manifests_);
     if (absl::IsNotFound(manifest.status())) continue;
     listed.push_back({number, std::move(manifest)});
   }
+  if (manifests_ != nullptr) manifests_->KeepOnly(numbers);
   return listed;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/storage/durable_file.h"
 #include "protos/checkpoint.pb.h"
 
@@ -19,7 +20,9 @@ namespace millrace {
 // may read. Errors: UNAVAILABLE: the disk fails or is full, which may pass.
 class CheckpointDirectory {
  public:
-  CheckpointDirectory(FileSystemPtr file_system, std::string path);
+  // `manifests`, if any, must outlive it: what was read of this directory before.
+  CheckpointDirectory(FileSystemPtr file_system, std::string path,
+                      ManifestCache* manifests = nullptr);
 
   const std::string& path() const { return path_; }
 
@@ -91,6 +94,7 @@ class CheckpointDirectory {
 
   const FileSystemPtr file_system_;
   const std::string path_;
+  ManifestCache* const manifests_;
 };
 
 struct WrittenCheckpoint {

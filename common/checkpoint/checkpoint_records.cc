@@ -311,8 +311,9 @@ absl::StatusOr<std::string> ReadRecordText(const FileSystemPtr& file_system,
   return text;
 }
 
-// Its checksum is compared and nothing else is checked.
-absl::StatusOr<CheckpointManifest> DecodeManifest(const std::string& path, absl::string_view text) {
+// Its checksum is compared and nothing else is checked. Returns it; it stands in `text`.
+absl::StatusOr<absl::string_view> CheckManifestText(const std::string& path,
+                                                    absl::string_view text) {
   const absl::string_view checksum =
       text.substr(std::min(kManifestBeginning.size(), text.size()), kChecksumDigits);
   if (!absl::StartsWith(text, kManifestBeginning) || !IsChecksum(checksum)) {
@@ -325,8 +326,20 @@ absl::StatusOr<CheckpointManifest> DecodeManifest(const std::string& path, absl:
     return absl::DataLossError(absl::StrCat(path, ": damaged: the checksum of its ", text.size(),
                                             " bytes is ", found, ", not ", checksum));
   }
+  return checksum;
+}
+
+// Of folder `number`. `text` has its checksum.
+absl::StatusOr<CheckpointManifest> ParseChecked(const std::string& path, absl::string_view text,
+                                                uint64_t number) {
   CheckpointManifest manifest;
   MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
+  MILLRACE_RETURN_IF_ERROR(CheckFormatVersion(path, manifest.format_version()));
+  // Before the paths, which depend on it.
+  if (manifest.number() != number) {
+    return BadField(path, "number", absl::StrCat(manifest.number(), "; the folder says ", number));
+  }
+  MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
   return manifest;
 }
 
@@ -350,7 +363,9 @@ absl::StatusOr<std::string> EncodeShardRecord(const ShardRecord& record) {
 }
 
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& path, absl::string_view text) {
-  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, DecodeManifest(path, text));
+  MILLRACE_RETURN_IF_ERROR(CheckManifestText(path, text).status());
+  CheckpointManifest manifest;
+  MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
   MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
   return manifest;
 }
@@ -372,19 +387,38 @@ absl::StatusOr<RandomAccessReader> OpenCheckpointFile(const FileSystemPtr& file_
   return RandomAccessReader::Open(file_system, path);
 }
 
+absl::optional<CheckpointManifest> ManifestCache::Find(uint64_t number,
+                                                       absl::string_view checksum) const {
+  MutexLock lock(&mutex_);
+  const auto found = manifests_.find(number);
+  if (found == manifests_.end() || found->second.checksum() != checksum) return absl::nullopt;
+  return found->second;
+}
+
+void ManifestCache::Put(const CheckpointManifest& manifest) {
+  MutexLock lock(&mutex_);
+  manifests_[manifest.number()] = manifest;
+}
+
+void ManifestCache::KeepOnly(const std::vector<uint64_t>& numbers) {
+  MutexLock lock(&mutex_);
+  absl::erase_if(manifests_, [&](const auto& kept) {
+    return !std::binary_search(numbers.begin(), numbers.end(), kept.first);
+  });
+}
+
 absl::StatusOr<CheckpointManifest> ReadManifest(const FileSystemPtr& file_system,
-                                                const std::string& directory, uint64_t number) {
+                                                const std::string& directory, uint64_t number,
+                                                ManifestCache* cache) {
   const std::string path = JoinPath(directory, ManifestPath(number));
   MILLRACE_ASSIGN_OR_RETURN(const RandomAccessReader file,
                             OpenCheckpointFile(file_system, directory, ManifestPath(number)));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, DecodeManifest(path, text));
-  MILLRACE_RETURN_IF_ERROR(CheckFormatVersion(path, manifest.format_version()));
-  // Before the paths, which depend on it.
-  if (manifest.number() != number) {
-    return BadField(path, "number", absl::StrCat(manifest.number(), "; the folder says ", number));
-  }
-  MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
+  MILLRACE_ASSIGN_OR_RETURN(const absl::string_view checksum, CheckManifestText(path, text));
+  if (cache == nullptr) return ParseChecked(path, text, number);
+  if (auto parsed = cache->Find(number, checksum)) return *std::move(parsed);
+  MILLRACE_ASSIGN_OR_RETURN(CheckpointManifest manifest, ParseChecked(path, text, number));
+  cache->Put(manifest);
   return manifest;
 }
 

@@ -201,7 +201,7 @@ absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) con
 }
 
 absl::Status CheckpointFiles::CheckOwner() const {
-  const CheckpointDirectory directory(file_system_, spec_.directory());
+  const CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
   if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
   return AnotherRunsError(
@@ -213,7 +213,7 @@ absl::Status CheckpointFiles::CheckOwner() const {
 
 absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     const std::set<uint64_t>& damaged) const {
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Found found;
   for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
@@ -254,7 +254,7 @@ uint64_t CheckpointFiles::FindBase(const Listing& listing, int shards,
 
 absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
     uint64_t at_least, int shards, bool is_first, const std::set<uint64_t>& damaged) const {
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   Begun begun;
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
@@ -281,7 +281,7 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
 }
 
 absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
   if (owner != owner_.job_id) MILLRACE_RETURN_IF_ERROR(directory.SetOwner(owner_.job_id));
   return directory.Begin(at_least);
@@ -295,7 +295,7 @@ void CheckpointFiles::TakeBack(uint64_t number) const {
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
                                                     const CommitOptions& options) const {
   CommitDecision* const decision = options.decision;
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
@@ -348,7 +348,7 @@ bool CheckpointFiles::IsGone(uint64_t number) const {
 absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest& newest,
                                                        const std::set<uint64_t>& damaged,
                                                        const std::set<uint64_t>& kept) const {
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
   const std::set<uint64_t> led = LeadingUpToJob(listing, owner_.job_id);
   std::vector<WrittenCheckpoint> written;
@@ -389,7 +389,7 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
 
 // Called when the job may have ended, and another one goes on in the directory.
 absl::Status CheckpointFiles::GiveUp(uint64_t number) const {
-  CheckpointDirectory directory(file_system_, spec_.directory());
+  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
   const auto manifest = ReadManifest(file_system_, directory.path(), number);
   if (absl::IsNotFound(manifest.status())) return directory.CleanFolder(number);
   MILLRACE_RETURN_IF_ERROR(manifest.status());

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "common/checkpoint/checkpoint_directory.h"
+#include "common/checkpoint/checkpoint_records.h"
 #include "common/storage/durable_file.h"
 #include "coordinator/checkpoint/checkpoint_hold.h"
 #include "protos/checkpoint.pb.h"
@@ -140,6 +141,7 @@ class CheckpointFiles {
   const CheckpointSpec spec_;
   const CheckpointOwner owner_;
   const std::shared_ptr<CheckpointHold> hold_;
+  mutable ManifestCache manifests_;  // Of the directory.
 };
 
 }  // namespace millrace::coordinator
