@@ -63,11 +63,37 @@ TEST(PullGroupsTest, NumberOfPartsIsTheSameForAll) {
 
 TEST(PullGroupsTest, OpenGroupsAreBounded) {
   PullGroups groups;
+  const StatePtr first = MakeState();
+  ASSERT_TRUE(groups.Find(Part(1, 0, 3), first, kStart).ok());
   absl::Status status;
-  for (uint64_t number = 1; number < 100'000 && status.ok(); ++number) {
+  for (uint64_t number = 2; number < 100'000 && status.ok(); ++number) {
     status = groups.Find(Part(number, 0, 2), MakeState(), kStart).status();
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(*groups.Find(Part(1, 1, 3), MakeState(), kStart), first) << "it had begun";
+}
+
+TEST(PullGroupsTest, GroupsThatAreOverMakeRoomForOthers) {
+  PullGroups groups;
+  for (uint64_t number = 1; number < 10'000; ++number) {
+    ASSERT_TRUE(groups.Find(Part(number, 0, 2), MakeState(), kStart).ok()) << number;
+    std::vector<StatePtr> released;
+    groups.EndAll(&released);
+    ASSERT_EQ(released.size(), 1);
+    ASSERT_TRUE(groups.empty());
+  }
+}
+
+TEST(PullGroupsTest, RemembersGroupsThatAreOverForAWhile) {
+  PullGroups groups;
+  for (uint64_t number = 1; number <= 10'000; ++number) {
+    ASSERT_TRUE(groups.Find(Part(number, 0, 1), MakeState(), kStart).ok());
+  }
+  EXPECT_TRUE(absl::IsAborted(groups.Find(Part(8000, 0, 1), MakeState(), kStart).status()));
+  for (const uint64_t number : {1, 2}) {
+    EXPECT_TRUE(groups.Find(Part(number, 0, 1), MakeState(), kStart).ok())
+        << "or it would grow for ever";
+  }
 }
 
 }  // namespace
