@@ -287,21 +287,28 @@ TEST_F(ShardStoreTest, RetiredShardsGiveUpTheirMemoryAndKeepTheirValues) {
     EXPECT_TRUE(status->retired());
     EXPECT_TRUE(store_->Retire("job", number, 1).ok()) << "again";
   }
+  EXPECT_EQ((*store_->shards().Find("job", 0))->Status().memory_bytes(), 0) << "for the last one";
   for (const bool restarted : {false, true}) {
     if (restarted) Open();
     for (uint32_t number = 0; number < 4; ++number) {
       const auto shard = *store_->shards().Find("job", number);
       EXPECT_EQ(shard->Status().version(), 1);
+      EXPECT_EQ(shard->Status().applied().watermark(), 1);
       EXPECT_FALSE(shard->Status().closed());
       if (restarted) {
         EXPECT_EQ(shard->Status().memory_bytes(), 0) << "nothing was read";
       }
       const StatePtr state = Pull(shard.get());
       ASSERT_NE(state, nullptr);
-      EXPECT_THAT(Values(*state), Each(-static_cast<float>(number)));
+      EXPECT_EQ(Values(*state), std::vector<float>(1000, -static_cast<float>(number)));
     }
   }
   EXPECT_TRUE(store_->Create(Spec(4, 1000), 1).ok());
+  for (uint32_t number = 0; number < 4; ++number) {
+    const StatePtr state = Pull(store_->shards().Find("job", number)->get());
+    ASSERT_NE(state, nullptr);
+    EXPECT_EQ(Values(*state), std::vector<float>(1000, -static_cast<float>(number))) << "once more";
+  }
 }
 
 TEST_F(ShardStoreTest, RetiredShardTakesNoSteps) {
