@@ -96,7 +96,12 @@ TEST_F(ShardTest, PartsOfAGroupAreOfOneState) {
   shard_->Read(pull, note);
   pull.set_pull_group(8);
   shard_->Read(pull, note);
-  EXPECT_THAT(versions, ElementsAre(0, 0, 1));
+  pull.clear_parts();
+  pull.clear_part();
+  shard_->Read(pull, note);
+  PushWhole(shard_.get(), 1, 2, std::vector<float>(10, 1));
+  shard_->Read(pull, note);
+  EXPECT_THAT(versions, ElementsAre(0, 0, 1, 1, 2)) << "without parts there is no group";
 }
 
 TEST_F(ShardTest, SynchronousShardKeepsTheVersionBefore) {
@@ -104,6 +109,8 @@ TEST_F(ShardTest, SynchronousShardKeepsTheVersionBefore) {
   for (uint64_t step = 0; step < 3; ++step) PushWhole(shard_.get(), step, step, {1.0f});
   absl::StatusOr<StatePtr> state;
   const auto keep = [&](absl::StatusOr<StatePtr> got) { state = std::move(got); };
+  EXPECT_EQ(shard_->Read(Version(3), keep), 0);
+  EXPECT_EQ(*state, Newest(shard_.get()));
   EXPECT_EQ(shard_->Read(Version(2), keep), 0);
   EXPECT_THAT(Values(**state), ElementsAre(-2));
   shard_->Read(Version(1), keep);

@@ -508,6 +508,7 @@ TEST_F(ShardTest, CallsOfOtherGenerationsAreRefused) {
   for (const uint64_t other : {0, 2}) {
     EXPECT_EQ(shard_->PinCut(other, "cut").status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(shard_->UnpinCut(other, "cut").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(shard_->Pinned(other, "cut").status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(shard_->CheckServes(other).code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(shard_->CheckNotOlder(other).ok(), other == 2);
   }
