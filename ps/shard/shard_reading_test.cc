@@ -165,6 +165,45 @@ TEST_F(ShardTest, ShardThatStepsBackEndsAllWaits) {
   EXPECT_THAT(std::string(ended.message()), HasSubstr("stepped back to version 0"));
 }
 
+TEST_F(ShardTest, NothingOfWhatWasIsLeftWhenAShardHasSteppedBack) {
+  Make(MakeSpec({10}, /*replicas=*/1));
+  ShardContents contents;
+  contents.state = Newest(shard_.get());
+  contents.epoch = 1;
+  PushPart(1, /*step=*/0, /*push_id=*/1, 0, 10, 1);
+  PushPart(1, /*step=*/1, /*push_id=*/2, 0, 9, 1);
+  ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
+  shard_->SetStored(shard_->term());
+  ASSERT_TRUE(shard_->StepBack(/*generation=*/1, std::move(contents)).ok());
+  EXPECT_FALSE(shard_->IsStored(shard_->term())) << "that an epoch began";
+  EXPECT_EQ(root_->epoch, 1);
+  EXPECT_EQ(root_->state, Newest(shard_.get()));
+  EXPECT_EQ(root_->previous, nullptr);
+  EXPECT_EQ(shard_->Status().memory_bytes(), 10 * sizeof(float));
+  EXPECT_EQ(shard_->Pinned(1, "cut").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PushPart(1, 1, 2, 9, 1, 1)->code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(PushPart(1, 0, 3, 0, 10, 2)->outcome(), PushResponse::APPLIED);
+  EXPECT_THAT(Values(*Newest(shard_.get())), Each(-2));
+
+  ASSERT_TRUE(shard_->Retire(1).ok());
+  EXPECT_EQ(shard_->SteppedBack(1, CutName(), /*epoch=*/2).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ShardTest, WhoeverListensHearsOfTheNextVersionOnce) {
+  Make(MakeSpec({10}));
+  int heard = 0;
+  shard_->SetCutListener([&heard] { ++heard; });
+  PushPart(1, 0, 1, 0, 10, 1);
+  EXPECT_EQ(heard, 0);
+  EXPECT_TRUE(shard_->ListenForChange(/*version=*/0)) << "it has come already";
+  EXPECT_FALSE(shard_->ListenForChange(/*version=*/1));
+  for (const uint64_t step : {1, 2}) {
+    PushPart(1, step, step + 1, 0, 10, 1);
+    EXPECT_EQ(heard, 1);
+  }
+}
+
 TEST_F(ShardTest, NewGenerationUnpinsCuts) {
   Make(MakeSpec({10}));
   ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
