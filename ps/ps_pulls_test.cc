@@ -1,6 +1,7 @@
 // What pulls bring over the wire, and how they wait.
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -229,6 +230,13 @@ TEST_F(PsServerTest, BadPullsAreRefused) {
   request = MakePull(spec);
   request.set_encoding(static_cast<Encoding::Kind>(3));
   EXPECT_EQ(puller.Pull(request).message, "encoding: 3; must be one of FLOAT32, FLOAT16, BFLOAT16");
+  for (const auto& [seconds, nanos] : {std::pair(-1, 0), std::pair(0, 1'000'000'000)}) {
+    request = MakePull(spec);
+    request.set_version(4);
+    request.mutable_timeout()->set_seconds(seconds);
+    request.mutable_timeout()->set_nanos(nanos);
+    EXPECT_THAT(puller.Pull(request).message, HasSubstr("must be a duration of 0 s or more"));
+  }
   request = MakePull(spec);
   request.set_version(1);
   EXPECT_EQ(puller.Pull(request).code, static_cast<int>(absl::StatusCode::kAborted));

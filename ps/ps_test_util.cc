@@ -113,13 +113,20 @@ PushRequest MakeRowsPush(const ShardSpec& spec, uint64_t step, uint64_t push_id,
   return push;
 }
 
+bool Puller::Read(PullResponse* response) {
+  if (!stream_->Read(response)) return false;
+  EXPECT_EQ(response->pull_id(), received_ + 1);
+  if (response->last()) ++received_;
+  return true;
+}
+
 Pulled Puller::Receive() {
   Pulled pulled;
   for (const ShardSlice& slice : spec_.slices()) {
     pulled.slices.emplace_back(slice.slice().length());
   }
   PullResponse response;
-  while (stream_->Read(&response)) {
+  while (Read(&response)) {
     ++pulled.messages;
     pulled.code = response.code();
     pulled.message = response.message();

@@ -73,10 +73,15 @@ class Puller {
   Puller(ParameterServer::Stub* stub, ShardSpec spec)
       : spec_(std::move(spec)), stream_(stub->Pull(&context_)) {}
 
-  void Send(const PullRequest& request) { stream_->Write(request); }
+  // Gives it the next pull_id.
+  void Send(PullRequest request) {
+    request.set_pull_id(++sent_);
+    stream_->Write(request);
+  }
   Pulled Receive();
-  // One message; false: the stream has ended.
-  bool Read(PullResponse* response) { return stream_->Read(response); }
+  // One message, which has the pull_id of the request that it belongs to; false: the stream has
+  // ended.
+  bool Read(PullResponse* response);
   Pulled Pull(const PullRequest& request);
   // The newest state, at generation 1.
   Pulled Pull();
@@ -88,6 +93,8 @@ class Puller {
   void Take(const Piece& piece, Pulled* pulled) const;
 
   const ShardSpec spec_;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;  // The last message of.
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<PullRequest, PullResponse>> stream_;
 };
