@@ -170,6 +170,18 @@ TEST_F(PsServerTest, CancelledPullStopsWaiting) {
   EXPECT_EQ(puller.Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+TEST_F(PsServerTest, HalfClosedPullStreamBringsWhatWasAskedForAndEnds) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(Create(spec).ok());
+  Puller puller(data_.get(), spec);
+  puller.Send(MakePull(spec));
+  puller.WritesDone();
+  EXPECT_EQ(puller.Receive().elements, 4);
+  PullResponse more;
+  EXPECT_FALSE(puller.Read(&more));
+  EXPECT_TRUE(puller.Finish().ok());
+}
+
 TEST_F(PsServerTest, FencingEndsWaitingPulls) {
   const ShardSpec spec = MakeSpec({4}, /*replicas=*/1);
   ASSERT_TRUE(Create(spec).ok());
