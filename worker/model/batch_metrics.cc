@@ -143,7 +143,7 @@ void AddConfusions(const OutputPlan& output, const OutputBatch& batch, Evaluatio
 int64_t ClassOf(const OutputPlan& output, const OutputBatch& batch, size_t example) {
   if (output.label_is_id) return batch.label->ids[example];
   if (output.loss == BINARY_CROSSENTROPY) return IsPositive(output, batch, example) ? 1 : 0;
-  return FirstLargest(batch.label->floats.data() + example * batch.width(), batch.width());
+  return FirstLargest(batch.label->floats.data() + example * output.width, output.width);
 }
 
 void AddMetrics(const OutputPlan& output, const OutputBatch& batch,

@@ -28,8 +28,8 @@ struct OutputBatch {
 // REQUIRES: the batch has what the outputs' plans say.
 absl::Status CheckLabels(absl::Span<const OutputPlan> outputs, const Batch& batch);
 
-// The class that is the label of example `example`, by OutputSpec.class_weights. REQUIRES: the
-// output's loss has classes.
+// The class that is the label of example `example`, by OutputSpec.class_weights. Takes no value of
+// the batch. REQUIRES: the output's loss has classes.
 int64_t ClassOf(const OutputPlan& output, const OutputBatch& batch, size_t example);
 
 // Adds what a batch says to the metrics that can be told of training batches. `accuracy_sum` is

@@ -91,6 +91,9 @@ TEST(BatchMetricsTest, TheClassOfProbabilitiesIsTheFirstLargest) {
   const std::vector<float> logits(6);
   EXPECT_EQ(ClassOf(plan, {logits, &label, 2}, 0), 1);
   EXPECT_EQ(ClassOf(plan, {logits, &label, 2}, 1), 0);
+  // A device that weighs examples has not computed them yet.
+  EXPECT_EQ(ClassOf(plan, {{}, &label, 2}, 0), 1);
+  EXPECT_EQ(ClassOf(plan, {{}, &label, 2}, 1), 0);
 }
 
 }  // namespace

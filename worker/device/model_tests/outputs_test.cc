@@ -1,12 +1,15 @@
 // Models with other outputs than one of classes. Gradients against central differences: see
 // gradient_test.cc for the step and the tolerance.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -151,6 +154,31 @@ TEST(OutputsTest, EachReportsUnderItsLayersName) {
   EXPECT_DOUBLE_EQ(metrics["d_loss"], metrics["d_mse"]);
   EXPECT_DOUBLE_EQ(result->loss_sum / kOutputExamples, metrics["loss"]);
   EXPECT_EQ(sums.confusion_matrices["e"].output(), "e");
+}
+
+// Of probabilities that are 0 and 1 both losses are one, and so is what classes count.
+TEST(OutputsTest, ClassesOfProbabilitiesCountAsThoseOfIds) {
+  const std::string weights = "class_weights: [1, 0.5, 3] }";
+  Batch batch = LabelledBatch();
+  batch.labels[0].ids = {0, 1, 2, 2, 1};
+  std::vector<float>& shares = batch.labels[2].floats;
+  std::fill(shares.begin(), shares.end(), 0.0f);
+  for (size_t i = 0; i < kOutputExamples; ++i) shares[3 * i + batch.labels[0].ids[i]] = 1;
+  std::vector<GivenByStep> given;
+  for (const std::string label : {"digit' loss: SPARSE_CATEGORICAL_CROSSENTROPY ",
+                                  "share' loss: CATEGORICAL_CROSSENTROPY "}) {
+    const ModelPlan plan = PlanOutputsOrDie(absl::StrCat(
+        "outputs { label: 'odd' loss: BINARY_CROSSENTROPY } outputs { layer: 'c' label: '", label,
+        weights));
+    const std::unique_ptr<Model> model = CompileOrDie(plan, kOutputExamples);
+    FillValues(/*seed=*/8, /*scale=*/0.6f, model.get());
+    given.push_back(GivenBy(batch, /*seed=*/0, plan, model.get()));
+  }
+  EXPECT_NEAR(given[1].loss_sum, given[0].loss_sum, 1e-5);
+  for (size_t v = 0; v < given[0].gradients.size(); ++v) {
+    EXPECT_THAT(given[1].gradients[v],
+                ::testing::Pointwise(::testing::FloatNear(1e-6f), given[0].gradients[v]));
+  }
 }
 
 TEST(OutputsTest, ALossInsideThatIsNotANumberEndsTheStep) {
