@@ -16,8 +16,10 @@ namespace millrace::ps {
 namespace {
 
 using ::millrace::testing::MakePull;
+using ::millrace::testing::MakePush;
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Puller;
+using ::millrace::testing::Pusher;
 using ::testing::HasSubstr;
 
 constexpr size_t kBlocks = 96;  // More than is sent ahead to a client that does not read.
@@ -46,12 +48,22 @@ class SlowReaderTest : public ::testing::Test {
   void Pass(absl::Duration duration, Puller& reader) {
     clock_.Advance(duration);
     PullRequest pull = MakePull(spec_);
-    pull.set_version(1);
+    pull.set_version(1000);  // Which does not come.
     pull.mutable_timeout();
     reader.Send(pull);
     PullResponse response;
     ASSERT_TRUE(reader.Read(&response));
     EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  }
+
+  uint64_t MemoryBytes() {
+    GetShardRequest request;
+    request.set_job_id(spec_.job_id());
+    request.set_shard(spec_.shard());
+    grpc::ClientContext context;
+    ShardStatus status;
+    EXPECT_TRUE(ParameterServerAdmin::NewStub(channel_)->GetShard(&context, request, &status).ok());
+    return status.memory_bytes();
   }
 
   SimulatedClock clock_;
@@ -77,6 +89,25 @@ TEST_F(SlowReaderTest, ClientThatDoesNotReadLosesItsPull) {
     EXPECT_EQ(idle.Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   EXPECT_EQ(other.Pull().elements, kBlocks * kBlockElements);
+}
+
+TEST_F(SlowReaderTest, ClientThatDoesNotReadKeepsNoOldState) {
+  Puller idle(data_.get(), spec_);
+  idle.Send(MakePull(spec_));
+  PullResponse response;
+  ASSERT_TRUE(idle.Read(&response));
+  Pusher pusher(data_.get());
+  for (uint64_t step = 0; step < 3; ++step) {  // The newest version and the one before stay.
+    for (size_t block = 0; block < kBlocks; ++block) {
+      pusher.Write(
+          MakePush(spec_, step, step + 1, {{0, block * kBlockElements, kBlockElements}}, 1));
+    }
+    EXPECT_EQ(pusher.Read()->outcome(), PushResponse::APPLIED);
+  }
+  const uint64_t before = MemoryBytes();
+  Puller other(data_.get(), spec_);
+  for (size_t i = 0; i < 13; ++i) Pass(absl::Seconds(25), other);
+  EXPECT_EQ(MemoryBytes(), before - kBlocks * kBlockElements * sizeof(float));
 }
 
 // It had a second for each MiB: over a network that gave each part of a shard a tenth of that, no
