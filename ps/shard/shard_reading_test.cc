@@ -170,12 +170,14 @@ TEST_F(ShardTest, NothingOfWhatWasIsLeftWhenAShardHasSteppedBack) {
   ShardContents contents;
   contents.state = Newest(shard_.get());
   contents.epoch = 1;
+  ASSERT_TRUE(shard_->PlanCuts(1, /*every_versions=*/1, /*also_at=*/0).ok());
   PushPart(1, /*step=*/0, /*push_id=*/1, 0, 10, 1);
   PushPart(1, /*step=*/1, /*push_id=*/2, 0, 9, 1);
   ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
   shard_->SetStored(shard_->term());
   ASSERT_TRUE(shard_->StepBack(/*generation=*/1, std::move(contents)).ok());
   EXPECT_FALSE(shard_->IsStored(shard_->term())) << "that an epoch began";
+  EXPECT_FALSE(shard_->TakeCapturedCut().has_value()) << "it would be of the epoch before";
   EXPECT_EQ(root_->epoch, 1);
   EXPECT_EQ(root_->state, Newest(shard_.get()));
   EXPECT_EQ(root_->previous, nullptr);
