@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(const PsServerOptions&
   MILLRACE_ASSIGN_OR_RETURN(
       std::unique_ptr<ShardStore> store,
       ShardStore::Open(options.data_dir, {.clock = options.clock,
+                                          .memory_limit = options.memory_limit,
                                           .arena = options.arena,
                                           .file_system = options.file_system,
                                           .checkpoint_bandwidth = options.checkpoint_bandwidth}));

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "common/net/server.h"
 #include "common/storage/durable_file.h"
@@ -27,6 +28,7 @@ struct PsServerOptions {
   std::string name = "ps-0";
   // Its own; made where it is missing.
   std::string data_dir;
+  uint64_t memory_limit = MemoryLimit();  // As ShardStoreOptions::memory_limit.
   // As ShardStoreOptions::arena.
   std::string arena = {};
   // As ShardStoreOptions::checkpoint_bandwidth.

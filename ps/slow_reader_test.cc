@@ -1,9 +1,12 @@
 // Clients that pull and do not read, or hardly. They kept the state that they pulled for as long as
 // they liked, and then a block of it.
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/memory_limit.h"
 #include "common/net/channel.h"
 #include "common/wire/tensor_codec.h"
 #include "gmock/gmock.h"
@@ -18,6 +21,7 @@ namespace {
 using ::millrace::testing::MakePull;
 using ::millrace::testing::MakePush;
 using ::millrace::testing::MakeSpec;
+using ::millrace::testing::Pulled;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
 using ::testing::HasSubstr;
@@ -27,8 +31,10 @@ constexpr size_t kBlocks = 96;  // More than is sent ahead to a client that does
 // A server on simulated time, with one shard.
 class SlowReaderTest : public ::testing::Test {
  protected:
-  SlowReaderTest() : spec_(MakeSpec({kBlocks * kBlockElements}, /*replicas=*/1)) {
+  explicit SlowReaderTest(size_t blocks = kBlocks, uint64_t memory_limit = MemoryLimit())
+      : spec_(MakeSpec({blocks * kBlockElements}, /*replicas=*/1)) {
     PsServerOptions options;
+    options.memory_limit = memory_limit;
     options.data_dir = TestDirectory("data");
     options.clock = &clock_;
     server_ = *PsServer::Start(options);
@@ -54,6 +60,15 @@ class SlowReaderTest : public ::testing::Test {
     PullResponse response;
     ASSERT_TRUE(reader.Read(&response));
     EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  }
+
+  // A whole step, of which a message has one block.
+  void PushStep(uint64_t step, Pusher& pusher) {
+    const uint64_t elements = spec_.slices(0).slice().length();
+    for (uint64_t begin = 0; begin < elements; begin += kBlockElements) {
+      pusher.Write(MakePush(spec_, step, step + 1, {{0, begin, kBlockElements}}, 1));
+    }
+    EXPECT_EQ(pusher.Read()->outcome(), PushResponse::APPLIED);
   }
 
   uint64_t MemoryBytes() {
@@ -97,13 +112,8 @@ TEST_F(SlowReaderTest, ClientThatDoesNotReadKeepsNoOldState) {
   PullResponse response;
   ASSERT_TRUE(idle.Read(&response));
   Pusher pusher(data_.get());
-  for (uint64_t step = 0; step < 3; ++step) {  // The newest version and the one before stay.
-    for (size_t block = 0; block < kBlocks; ++block) {
-      pusher.Write(
-          MakePush(spec_, step, step + 1, {{0, block * kBlockElements, kBlockElements}}, 1));
-    }
-    EXPECT_EQ(pusher.Read()->outcome(), PushResponse::APPLIED);
-  }
+  // The newest version and the one before stay.
+  for (uint64_t step = 0; step < 3; ++step) PushStep(step, pusher);
   const uint64_t before = MemoryBytes();
   Puller other(data_.get(), spec_);
   for (size_t i = 0; i < 13; ++i) Pass(absl::Seconds(25), other);
@@ -141,6 +151,39 @@ TEST_F(SlowReaderTest, ClientThatReadsALittleNowAndThenLosesItsPull) {
   EXPECT_THAT(response.message(), HasSubstr("in time"));
   EXPECT_LT(messages, kBlocks);
   EXPECT_EQ(slow.Pull().elements, kBlocks * kBlockElements) << "the stream goes on";
+}
+
+constexpr size_t kFewBlocks = 40;
+
+// With room for what the shard needs, and for two old states besides.
+class ShortMemoryTest : public SlowReaderTest {
+ protected:
+  ShortMemoryTest()
+      : SlowReaderTest(kFewBlocks, 10 * kFewBlocks * kBlockElements * sizeof(float)) {}
+};
+
+TEST_F(ShortMemoryTest, OldestStateIsTakenFromItsSlowReader) {
+  Pusher pusher(data_.get());
+  std::vector<std::unique_ptr<Puller>> readers;
+  PullResponse response;
+  for (uint64_t step = 0; step < 3; ++step) {
+    readers.push_back(std::make_unique<Puller>(data_.get(), spec_));
+    readers.back()->Send(MakePull(spec_));
+    ASSERT_TRUE(readers.back()->Read(&response));
+    PushStep(step, pusher);
+  }
+  PushStep(3, pusher);  // Those of three readers are old now.
+  size_t messages = 1;
+  while (readers[0]->Read(&response) && !response.last()) ++messages;
+  EXPECT_LT(messages, kFewBlocks);
+  EXPECT_EQ(response.code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_THAT(response.message(), HasSubstr("the server's memory is short"));
+  EXPECT_EQ(readers[0]->Pull().version, 4) << "the stream goes on";
+  for (const size_t later : {1, 2}) {
+    const Pulled rest = readers[later]->Receive();
+    EXPECT_EQ(rest.version, later);
+    EXPECT_EQ(rest.elements, (kFewBlocks - 1) * kBlockElements);
+  }
 }
 
 }  // namespace
