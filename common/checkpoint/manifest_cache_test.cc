@@ -78,6 +78,21 @@ TEST_F(ManifestCacheTest, DamagedManifestIsNotWhatItWas) {
   ExpectRight();
 }
 
+TEST_F(ManifestCacheTest, ManifestOfAnotherFolderIsNotTakenForThisOnes) {
+  Write(1, *ReadWholeFile(testing::Files(), ManifestOf(2)));
+  for (int i = 0; i < 2; ++i) {
+    ExpectRight();
+    EXPECT_FALSE((*cached_.List())[0].manifest.ok());
+  }
+}
+
+TEST_F(ManifestCacheTest, WhatHasNotChangedIsNotParsedAgain) {
+  CheckpointManifest marked = *ReadManifest(testing::Files(), path_, 1);
+  marked.set_job_id("as it was put");
+  cache_.Put(marked);
+  EXPECT_EQ((*cached_.List())[0].manifest->job_id(), "as it was put");
+}
+
 TEST_F(ManifestCacheTest, RemovedManifestIsForgotten) {
   const std::string checksum = (*cached_.List())[0].manifest->checksum();
   EXPECT_TRUE(cache_.Find(1, checksum).has_value());

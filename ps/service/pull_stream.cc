@@ -36,10 +36,11 @@ constexpr absl::Duration kDefaultTimeout = absl::Seconds(10);
 // For all messages of a pull: kWriteTimeout, and a second for each of these. A shard's parts come
 // beside each other, and other shards' too, so it is a small share of a slow network.
 constexpr double kSlowestBytesPerSecond = 64 << 10;
-// For a client to take a message. gRPC tells the server what a client has read when it is half of
-// what may be sent ahead (of 16 MiB, see common/net/transport.h), so a client that reads as slowly
-// as it may seems to read nothing for two minutes, and then eight messages at once.
-constexpr absl::Duration kWriteTimeout = absl::Minutes(5);
+// For a client to take a message. gRPC tells the server what a client has read when it is a large
+// part of what may be sent ahead, which grows with what a connection carries (to 28 to 64 MiB after
+// fast pulls). So a client that reads as slowly as it may seems to read nothing for many minutes,
+// and then many messages at once.
+constexpr absl::Duration kWriteTimeout = absl::Minutes(15);
 
 absl::Status CheckRequest(const PullRequest& request) {
   if (request.part() >= std::max<uint64_t>(request.parts(), 1)) {
@@ -191,6 +192,9 @@ void PullStream::SendNext() {
   if (header.last()) {
     state_.reset();
     shard_.reset();
+    // It keeps no state any more.
+    MutexLock lock(&mutex_);
+    read_all_by_ = absl::InfiniteFuture();
   }
   SendWatched(std::move(message));
 }
