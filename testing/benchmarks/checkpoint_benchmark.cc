@@ -80,8 +80,13 @@ class Trainers {
       threads_.emplace_back([this, i, address] { Note(Train(i, address)); });
     }
   }
+  // One may wait for a version that lacks the other's step, which does not come any more.
   ~Trainers() {
     stopping_ = true;
+    {
+      MutexLock lock(&mutex_);
+      for (const auto& client : clients_) client->Cancel();
+    }
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -114,8 +119,13 @@ class Trainers {
     shard.set_server("ps");
     shard.set_address(address);
     shard.add_slices()->set_length(elements_);
-    MILLRACE_ASSIGN_OR_RETURN(const auto client,
+    MILLRACE_ASSIGN_OR_RETURN(auto created,
                               worker::ParameterClient::Create(kJob, {elements_}, routing, {}));
+    worker::ParameterClient* const client = created.get();
+    {
+      MutexLock lock(&mutex_);
+      clients_.push_back(std::move(created));
+    }
     std::vector<float> values(elements_);
     const absl::Span<float> span = absl::MakeSpan(values);
     for (uint64_t version = 0; !stopping_; ++version) {
@@ -140,6 +150,7 @@ class Trainers {
   Mutex mutex_;
   std::vector<double> pushes_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<worker::ParameterClient>> clients_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;  // The last member: they use the others.
 };
 
