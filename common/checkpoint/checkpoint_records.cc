@@ -329,15 +329,15 @@ absl::StatusOr<absl::string_view> CheckManifestText(const std::string& path,
   return checksum;
 }
 
-// Of folder `number`. `text` has its checksum.
+// Of folder `number`, if that is known. `text` has its checksum.
 absl::StatusOr<CheckpointManifest> ParseChecked(const std::string& path, absl::string_view text,
-                                                uint64_t number) {
+                                                absl::optional<uint64_t> number) {
   CheckpointManifest manifest;
   MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
   MILLRACE_RETURN_IF_ERROR(CheckFormatVersion(path, manifest.format_version()));
   // Before the paths, which depend on it.
-  if (manifest.number() != number) {
-    return BadField(path, "number", absl::StrCat(manifest.number(), "; the folder says ", number));
+  if (number.has_value() && manifest.number() != *number) {
+    return BadField(path, "number", absl::StrCat(manifest.number(), "; the folder says ", *number));
   }
   MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
   return manifest;
@@ -364,10 +364,7 @@ absl::StatusOr<std::string> EncodeShardRecord(const ShardRecord& record) {
 
 absl::StatusOr<CheckpointManifest> ParseManifest(const std::string& path, absl::string_view text) {
   MILLRACE_RETURN_IF_ERROR(CheckManifestText(path, text).status());
-  CheckpointManifest manifest;
-  MILLRACE_RETURN_IF_ERROR(FromJson(path, text, &manifest));
-  MILLRACE_RETURN_IF_ERROR(CheckManifest(path, manifest));
-  return manifest;
+  return ParseChecked(path, text, /*number=*/absl::nullopt);
 }
 
 absl::StatusOr<ShardRecord> ParseShardRecord(const std::string& path, absl::string_view text,

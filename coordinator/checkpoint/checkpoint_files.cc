@@ -201,20 +201,18 @@ absl::Status CheckpointFiles::CheckLineage(const CheckpointManifest& newest) con
 }
 
 absl::Status CheckpointFiles::CheckOwner() const {
-  const CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
+  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory_.Owner());
   if (owner.empty() || owner == owner_.job_id) return absl::OkStatus();
   return AnotherRunsError(
       absl::StrCat("'", spec_.directory(), "' was taken by job '", PrintableName(owner), "' (",
-                   JoinPath(directory.path(), kOwnerFile), " says so)"),
+                   JoinPath(directory_.path(), kOwnerFile), " says so)"),
       "two runs must not share one: cancel one of them. Where that job is no more, remove this "
       "file");
 }
 
 absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     const std::set<uint64_t>& damaged) const {
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory_));
   Found found;
   for (auto listed = listing.rbegin(); listed != listing.rend(); ++listed) {
     if (!listed->manifest.ok()) {
@@ -233,7 +231,7 @@ absl::StatusOr<CheckpointFiles::Found> CheckpointFiles::LookAround(
     return found;  // It becomes the job's with its first checkpoint.
   }
   MILLRACE_RETURN_IF_ERROR(Hold(/*makes_directory=*/false));
-  const auto garbage = directory.CollectGarbage(/*in_progress=*/0);
+  const auto garbage = directory_.CollectGarbage(/*in_progress=*/0);
   if (!absl::IsNotFound(garbage.status())) MILLRACE_RETURN_IF_ERROR(garbage.status());
   return found;
 }
@@ -254,8 +252,7 @@ uint64_t CheckpointFiles::FindBase(const Listing& listing, int shards,
 
 absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
     uint64_t at_least, int shards, bool is_first, const std::set<uint64_t>& damaged) const {
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory_));
   Begun begun;
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
@@ -268,23 +265,22 @@ absl::StatusOr<CheckpointFiles::Begun> CheckpointFiles::Begin(
   auto number = MakeFolder(at_least);
   if (!number.ok()) {
     // The disk may be full of garbage.
-    if (!directory.CollectGarbage(/*in_progress=*/0).ok()) return number.status();
+    if (!directory_.CollectGarbage(/*in_progress=*/0).ok()) return number.status();
     number = MakeFolder(at_least);
   }
   MILLRACE_RETURN_IF_ERROR(number.status());
   begun.number = *number;
-  const auto garbage = directory.CollectGarbage(/*in_progress=*/begun.number);
+  const auto garbage = directory_.CollectGarbage(/*in_progress=*/begun.number);
   const absl::Status kept_for = garbage.ok() ? garbage->kept_for : garbage.status();
-  LOG_IF(WARNING, !kept_for.ok()) << "what no checkpoint needs stays in " << directory.path()
+  LOG_IF(WARNING, !kept_for.ok()) << "what no checkpoint needs stays in " << directory_.path()
                                   << ": " << kept_for.message();
   return begun;
 }
 
 absl::StatusOr<uint64_t> CheckpointFiles::MakeFolder(uint64_t at_least) const {
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory.Owner());
-  if (owner != owner_.job_id) MILLRACE_RETURN_IF_ERROR(directory.SetOwner(owner_.job_id));
-  return directory.Begin(at_least);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string owner, directory_.Owner());
+  if (owner != owner_.job_id) MILLRACE_RETURN_IF_ERROR(directory_.SetOwner(owner_.job_id));
+  return directory_.Begin(at_least);
 }
 
 void CheckpointFiles::TakeBack(uint64_t number) const {
@@ -295,14 +291,13 @@ void CheckpointFiles::TakeBack(uint64_t number) const {
 absl::StatusOr<std::string> CheckpointFiles::Commit(CheckpointManifest* manifest,
                                                     const CommitOptions& options) const {
   CommitDecision* const decision = options.decision;
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory));
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, ListIn(directory_));
   if (const CheckpointManifest* newest = NewestReadable(listing); newest != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckLineage(*newest));
   }
   MILLRACE_RETURN_IF_ERROR(CheckOwner());
   if (decision != nullptr && decision->is_given_up()) return WasGivenUp();
-  MILLRACE_RETURN_IF_ERROR(directory.Commit(manifest));
+  MILLRACE_RETURN_IF_ERROR(directory_.Commit(manifest));
   // One that has taken the directory meanwhile may have removed its files as garbage before that.
   if (const absl::Status owns = CheckOwner(); absl::IsFailedPrecondition(owns)) {
     TakeBack(manifest->number());
@@ -348,8 +343,7 @@ bool CheckpointFiles::IsGone(uint64_t number) const {
 absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest& newest,
                                                        const std::set<uint64_t>& damaged,
                                                        const std::set<uint64_t>& kept) const {
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory.List());
+  MILLRACE_ASSIGN_OR_RETURN(const Listing listing, directory_.List());
   const std::set<uint64_t> led = LeadingUpToJob(listing, owner_.job_id);
   std::vector<WrittenCheckpoint> written;
   std::vector<std::string> unreadable;
@@ -359,7 +353,7 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
     const bool is_repeated = is_own && !kept.contains(listed.number) &&
                              led.contains(listed.number) && IsRepeatedBy(newest, *listed.manifest);
     if (is_repeated || (is_own && damaged.contains(listed.number))) {
-      status.Update(directory.Remove(listed.number));
+      status.Update(directory_.Remove(listed.number));
     } else if (listed.manifest.ok()) {
       written.push_back({listed.number, FromTimestamp(listed.manifest->written()),
                          /*counts=*/led.contains(listed.number)});
@@ -378,7 +372,7 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
   for (const uint64_t number :
        CheckpointsToRemove(written, CheckpointsToKeep(spec),
                            keeps_for_ever ? period : absl::ZeroDuration(), is_whole)) {
-    if (!kept.contains(number)) status.Update(directory.Remove(number));
+    if (!kept.contains(number)) status.Update(directory_.Remove(number));
   }
   MILLRACE_RETURN_IF_ERROR(status);
   if (unreadable.empty()) return "";
@@ -389,14 +383,13 @@ absl::StatusOr<std::string> CheckpointFiles::RemoveOld(const CheckpointManifest&
 
 // Called when the job may have ended, and another one goes on in the directory.
 absl::Status CheckpointFiles::GiveUp(uint64_t number) const {
-  CheckpointDirectory directory(file_system_, spec_.directory(), &manifests_);
-  const auto manifest = ReadManifest(file_system_, directory.path(), number);
-  if (absl::IsNotFound(manifest.status())) return directory.CleanFolder(number);
+  const auto manifest = ReadManifest(file_system_, directory_.path(), number);
+  if (absl::IsNotFound(manifest.status())) return directory_.CleanFolder(number);
   MILLRACE_RETURN_IF_ERROR(manifest.status());
   // Its own: of a Commit that failed after the manifest had its name.
-  if (manifest->job_id() == owner_.job_id) return directory.Remove(number);
+  if (manifest->job_id() == owner_.job_id) return directory_.Remove(number);
   return absl::FailedPreconditionError(
-      absl::StrCat(JoinPath(directory.path(), ManifestPath(number)), " is of job '",
+      absl::StrCat(JoinPath(directory_.path(), ManifestPath(number)), " is of job '",
                    manifest->job_id(), "', and stays"));
 }
 

@@ -142,6 +142,7 @@ class CheckpointFiles {
   const CheckpointOwner owner_;
   const std::shared_ptr<CheckpointHold> hold_;
   mutable ManifestCache manifests_;  // Of the directory.
+  mutable CheckpointDirectory directory_{file_system_, spec_.directory(), &manifests_};
 };
 
 }  // namespace millrace::coordinator
