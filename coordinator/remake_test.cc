@@ -141,13 +141,13 @@ TEST(RemakeTest, ServerThatStaysAwayIsGivenUpAfterTheGraceAndItsStrayShardGoes) 
 
 // A call that the coordinator gave up may arrive late.
 TEST(RemakeTest, ShardThatIsThereWithAnotherSpecIsDroppedAndMade) {
+  CreateShardRequest late;
+  std::atomic<bool> is_late{true};
   StandingJob standing(1, 30);
   auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(10)});
-  CreateShardRequest late;
   *late.mutable_spec() = *cluster.ps(0).SpecOf(job, 0);
   late.set_generation(1);
-  std::atomic<bool> is_late{true};
   FakePs& ps = cluster.ps(0);
   ps.Kill();
   ps.ReplaceDisk();
