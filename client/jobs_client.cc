@@ -52,6 +52,7 @@ class GrpcJobsClient final : public JobsClient {
   absl::StatusOr<JobStatus> Get(const std::string& job_id) override;
   absl::StatusOr<JobExplanation> Explain(const std::string& job_id) override;
   absl::StatusOr<std::vector<JobStatus>> List() override;
+  absl::StatusOr<ListMembersResponse> ListMembers() override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
   absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
   absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
@@ -271,6 +272,10 @@ absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {
     request.set_page_token(page.jobs().empty() ? "" : page.next_page_token());
   } while (!request.page_token().empty());
   return jobs;
+}
+
+absl::StatusOr<ListMembersResponse> GrpcJobsClient::ListMembers() {
+  return Call("ListMembers", &Jobs::Stub::ListMembers, ListMembersRequest(), options_.timeout);
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {

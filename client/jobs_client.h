@@ -71,6 +71,9 @@ class JobsClient {
   // All jobs, the newest first; of their specs the names alone.
   virtual absl::StatusOr<std::vector<JobStatus>> List() = 0;
 
+  // The cluster's ps servers and workers, and those that were there of late.
+  virtual absl::StatusOr<ListMembersResponse> ListMembers() = 0;
+
   // A job that had ended stays as it is; its status is returned. One that does not end within the
   // service's patience (10 s, or half of `timeout`) is still under way in the status that is
   // returned: see AwaitEnd.

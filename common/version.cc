@@ -49,12 +49,14 @@ int ReadBuildId(dl_phdr_info* program, size_t /*size*/, void* build_id) {
 
 }  // namespace
 
-std::string VersionText(absl::string_view program) {
+std::string Version() {
   absl::string_view build_id;
   dl_iterate_phdr(ReadBuildId, &build_id);
   const std::string build =
       build_id.empty() ? "unknown" : absl::BytesToHexString(build_id.substr(0, kShownBytes));
-  return absl::StrCat(program, " ", kRelease, " (build ", build, ")");
+  return absl::StrCat(kRelease, " (build ", build, ")");
 }
+
+std::string VersionText(absl::string_view program) { return absl::StrCat(program, " ", Version()); }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "common/version.h"
 #include "glog/logging.h"
 #include "protos/cluster.pb.h"
 
@@ -18,6 +19,7 @@ MemberMessage Registration(const MembershipOptions& options) {
   ps.set_directory_id(options.directory_id);
   ps.set_incarnation(options.incarnation);
   ps.set_address(options.address);
+  ps.set_version(Version());
   for (ShardStatus& status : options.shards()) *ps.add_shards() = std::move(status);
   return message;
 }

@@ -14,6 +14,7 @@
 #include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/status_macros.h"
+#include "common/version.h"
 #include "glog/logging.h"
 #include "worker/device/cuda/library_loader.h"
 #include "worker/device_loss.h"
@@ -101,6 +102,7 @@ MemberSessionOptions ForSession(const WorkerOptions& options, const Device& devi
   registration.set_incarnation(absl::Uniform<uint64_t>(random));
   registration.set_lease_slots(static_cast<uint32_t>(options.lease_slots));
   registration.set_device(device.description().substr(0, kMaxDeviceLength));
+  registration.set_version(Version());
   MemberSessionOptions session;
   session.coordinator_address = options.coordinator_address;
   session.name = options.name;

@@ -5,6 +5,7 @@
 #include "client/commands/cancel.h"
 #include "client/commands/checkpoint.h"
 #include "client/commands/list.h"
+#include "client/commands/members.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
 #include "client/commands/watch.h"
@@ -104,6 +105,17 @@ TEST_F(ClusterCommandsTest, ListAndStatusTellAboutJobs) {
   EXPECT_EQ(LastLine()["job_id"], "a-1");
   EXPECT_EQ(*run_.Run(RunStatus), ExitCode::kSucceeded);
   EXPECT_EQ(LastLine()["step"], 5);
+}
+
+TEST_F(ClusterCommandsTest, MembersTellWhoIsThere) {
+  ListMembersResponse members;
+  members.add_workers()->set_name("worker-7");
+  jobs_.SetMembers(members);
+  EXPECT_EQ(*run_.Run(RunMembers), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("worker-7"));
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunMembers), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine()["name"], "worker-7");
 }
 
 TEST_F(ClusterCommandsTest, WatchFollowsToTheEnd) {

@@ -37,6 +37,9 @@ CommandDeclaration::CommandDeclaration(CLI::App* app) : app_(app) {
   AddConvert();
   AddSubmit();
   AddOfCluster("list", "Print the jobs of a cluster, the newest first.");
+  AddOfCluster("members",
+               "Print the ps servers and workers of a cluster: what they are, hold and compute on, "
+               "which version they run, and who has gone of late.");
   AddJobId(AddOfCluster("status", "Print what a cluster knows of a job."));
   AddJobId(AddOfCluster(
       "why", "Print why a job of a cluster does not get on: who waits for whom, since when."));

@@ -139,7 +139,7 @@ TEST_F(CommandLineTest, WarmStartsHaveRules) {
 }
 
 TEST_F(CommandLineTest, ClusterCommandsTakeItFromTheFlagOrTheEnvironment) {
-  for (const char* command : {"list", "status", "watch", "cancel", "submit", "export"}) {
+  for (const char* command : {"list", "members", "status", "watch", "cancel", "submit", "export"}) {
     EXPECT_TRUE(IsWrong({command, "x", "--export=f"})) << command;
   }
   EXPECT_EQ(Flagged({"status", "job-1", "--cluster=a:1"}).cluster, "a:1");

@@ -14,6 +14,7 @@
 #include "client/commands/convert.h"
 #include "client/commands/export.h"
 #include "client/commands/list.h"
+#include "client/commands/members.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
 #include "client/commands/summary.h"
@@ -32,6 +33,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"summary", RunSummary},
     {"submit", RunSubmit},
     {"list", RunList},
+    {"members", RunMembers},
     {"status", RunStatus},
     {"watch", RunWatch},
     {"why", RunWhy},

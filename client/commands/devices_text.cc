@@ -8,20 +8,22 @@
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
-namespace {
 
-std::string MemoryText(const WorkerReport& worker) {
-  if (!worker.has_device_use()) return "";
-  return absl::StrCat(FormatBytes(worker.device_use().memory_used()), " of ",
-                      FormatBytes(worker.device_use().memory()));
+std::string DeviceMemoryText(const DeviceUse& use) {
+  if (use.memory() == 0) return "";
+  return absl::StrCat(FormatBytes(use.memory_used()), " of ", FormatBytes(use.memory()));
 }
 
-std::string BusyText(const WorkerReport& worker) {
-  if (!worker.has_device_use()) return "";
-  return absl::StrFormat("%.0f%%", 100 * worker.device_use().busy());
+std::string DeviceBusyText(const DeviceUse& use) {
+  return use.memory() == 0 ? "" : absl::StrFormat("%.0f%%", 100 * use.busy());
 }
 
-}  // namespace
+void AddDeviceUse(const DeviceUse& use, nlohmann::ordered_json* json) {
+  if (use.memory() == 0) return;
+  (*json)["device_memory"] = use.memory();
+  (*json)["device_memory_used"] = use.memory_used();
+  (*json)["device_busy"] = use.busy();
+}
 
 std::string DevicesText(const JobExplanation& explanation) {
   Table table({"WORKER", "ON", "MEMORY", "BUSY", "STEPS"});
@@ -30,7 +32,8 @@ std::string DevicesText(const JobExplanation& explanation) {
     any |= !worker.device().empty();
     // One that is gone computes on nothing, and its trouble says so.
     const std::string& on = worker.device().empty() ? worker.trouble() : worker.device();
-    table.AddRow({PrintableName(worker.name()), Printable(on), MemoryText(worker), BusyText(worker),
+    table.AddRow({PrintableName(worker.name()), Printable(on),
+                  DeviceMemoryText(worker.device_use()), DeviceBusyText(worker.device_use()),
                   FormatCount(worker.steps_done())});
   }
   return any ? table.ToString() : "";
@@ -41,11 +44,7 @@ nlohmann::ordered_json DevicesJson(const JobExplanation& explanation) {
   for (const WorkerReport& worker : explanation.workers()) {
     nlohmann::ordered_json json = {
         {"name", worker.name()}, {"device", worker.device()}, {"steps_done", worker.steps_done()}};
-    if (worker.has_device_use()) {
-      json["device_memory"] = worker.device_use().memory();
-      json["device_memory_used"] = worker.device_use().memory_used();
-      json["device_busy"] = worker.device_use().busy();
-    }
+    AddDeviceUse(worker.device_use(), &json);
     workers.push_back(std::move(json));
   }
   return workers;

@@ -1,4 +1,4 @@
-// What a job's workers compute on, for people and for programs.
+// What workers compute on, for people and for programs.
 #ifndef MILLRACE_CLIENT_COMMANDS_DEVICES_TEXT_H_
 #define MILLRACE_CLIENT_COMMANDS_DEVICES_TEXT_H_
 
@@ -9,11 +9,18 @@
 
 namespace millrace::client {
 
-// A table with a line for each worker; empty: there are none, or they do not say.
+// "11.2 GiB of 139.7 GiB", and "93%". Empty where nothing is known, as by default.
+std::string DeviceMemoryText(const DeviceUse& use);
+std::string DeviceBusyText(const DeviceUse& use);
+
+// "device_memory" and "device_memory_used" (bytes) and "device_busy" (a share). Nothing where
+// nothing is known.
+void AddDeviceUse(const DeviceUse& use, nlohmann::ordered_json* json);
+
+// A table with a line for each worker of a job; empty: there are none, or they do not say.
 std::string DevicesText(const JobExplanation& explanation);
 
-// A list of "name", "device", "steps_done", and of workers with GPUs "device_memory" and
-// "device_memory_used" (bytes) and "device_busy" (a share).
+// A list of "name", "device", "steps_done", and of workers with GPUs what AddDeviceUse adds.
 nlohmann::ordered_json DevicesJson(const JobExplanation& explanation);
 
 }  // namespace millrace::client

@@ -115,6 +115,11 @@ void FakeJobs::ForgetEventsAfter(const std::string& job_id, uint64_t sequence) {
   jobs_[job_id].events.resize(sequence);
 }
 
+void FakeJobs::SetMembers(const ListMembersResponse& members) {
+  MutexLock lock(&mutex_);
+  members_ = members;
+}
+
 void FakeJobs::SetExplanation(const std::string& job_id, const JobExplanation& explanation) {
   MutexLock lock(&mutex_);
   jobs_[job_id].explanation = explanation;
@@ -270,6 +275,14 @@ grpc::Status FakeJobs::ExplainJob(grpc::ServerContext*, const ExplainJobRequest*
     *response = job->explanation;
     *response->mutable_status() = job->status;
     return status;
+  });
+}
+
+grpc::Status FakeJobs::ListMembers(grpc::ServerContext*, const ListMembersRequest*,
+                                   ListMembersResponse* response) {
+  return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    *response = members_;
+    return grpc::Status::OK;
   });
 }
 

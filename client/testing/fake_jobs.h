@@ -74,6 +74,8 @@ class FakeJobs final : public Jobs::Service {
   void SetVariables(const std::string& job_id, const GetVariablesResponse& variables)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  void SetMembers(const ListMembersResponse& members) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // What was asked for.
   std::vector<SubmitJobRequest> submissions() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WatchJobRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -100,6 +102,8 @@ class FakeJobs final : public Jobs::Service {
                              CheckpointJobResponse* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
+  grpc::Status ListMembers(grpc::ServerContext* context, const ListMembersRequest* request,
+                           ListMembersResponse* response) override;
 
  private:
   struct Job {
@@ -133,6 +137,7 @@ class FakeJobs final : public Jobs::Service {
   std::deque<std::pair<int, grpc::Status>> breaks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> job_of_request_ ABSL_GUARDED_BY(mutex_);
+  ListMembersResponse members_ ABSL_GUARDED_BY(mutex_);
   std::vector<JobEvent> events_of_new_jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<SubmitJobRequest> submissions_ ABSL_GUARDED_BY(mutex_);
   std::vector<WatchJobRequest> watches_ ABSL_GUARDED_BY(mutex_);

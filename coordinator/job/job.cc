@@ -114,6 +114,14 @@ bool Job::HasShardOn(const std::string& directory_id, uint32_t shard) const {
   return IsPlacedOn(record_, directory_id, shard);
 }
 
+uint64_t Job::ShardsOn(const std::string& directory_id) const {
+  MutexLock lock(&mutex_);
+  return std::count_if(record_.shards().begin(), record_.shards().end(),
+                       [&](const ShardPlacement& shard) {
+                         return shard.directory_id() == directory_id && !shard.dropped();
+                       });
+}
+
 uint64_t Job::ElementsOn(const std::string& directory_id) const {
   MutexLock lock(&mutex_);
   uint64_t elements = 0;

@@ -64,7 +64,9 @@ class Job {
   // See IsPlacedOn (shard_placement.h).
   bool HasShardOn(const std::string& directory_id, uint32_t shard) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the shards that the directory of a ps server has.
+  // How many shards the directory of a ps server has.
+  uint64_t ShardsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of these.
   uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.

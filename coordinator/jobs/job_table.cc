@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "coordinator/explain/explain.h"
 #include "coordinator/jobs/job_facts.h"
+#include "coordinator/jobs/member_list.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -197,6 +198,8 @@ std::vector<std::shared_ptr<Job>> JobTable::Jobs() const {
 JobExplanation JobTable::Explain(Job& job) const {
   return coordinator::Explain(GatherFacts(job, environment_));
 }
+
+ListMembersResponse JobTable::Members() const { return ListMembers(environment_, Jobs()); }
 
 // A job that waits for its turn gets a runner at once, which finds that it is to end.
 void JobTable::Cancel(const Job& job) {

@@ -89,6 +89,9 @@ class JobTable {
   // See the service's ExplainJob. Does not block.
   JobExplanation Explain(Job& job) const;
 
+  // See the service's ListMembers. Does not block.
+  ListMembersResponse Members() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Returns at once; the job ends soon, if it has not ended yet.
   void Cancel(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
 

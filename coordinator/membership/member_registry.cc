@@ -16,7 +16,7 @@
 namespace millrace::coordinator {
 namespace {
 
-constexpr size_t kMaxDeviceLength = 100;
+constexpr size_t kMaxTextLength = 100;     // Of what is for people.
 constexpr size_t kMaxAddressLength = 261;  // A host name of 253, brackets, and the port.
 constexpr uint32_t kMaxLeaseSlots = 1024;
 constexpr size_t kMaxReplaced = 8;  // That are remembered of a directory.
@@ -26,14 +26,14 @@ constexpr char kLeaves[] = "leaves";
 // With more than that, those that nobody serves are forgotten.
 constexpr size_t kManyDirectories = 4096;
 
-absl::Status CheckDevice(const std::string& device) {
-  const bool valid = device.size() <= kMaxDeviceLength &&
-                     std::all_of(device.begin(), device.end(),
-                                 [](unsigned char c) { return absl::ascii_isprint(c); });
+absl::Status CheckText(absl::string_view field, const std::string& text) {
+  const bool valid =
+      text.size() <= kMaxTextLength &&
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isprint(c); });
   if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "register_worker.device: '", absl::CHexEscape(device.substr(0, kMaxDeviceLength)),
-      "'; must be at most ", kMaxDeviceLength, " printable characters"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": '", absl::CHexEscape(text.substr(0, kMaxTextLength)),
+                   "'; must be at most ", kMaxTextLength, " printable characters"));
 }
 
 // Workers dial it: neither port 0 nor all addresses of a machine can be meant.
@@ -51,7 +51,8 @@ absl::Status CheckAddress(const std::string& text) {
 
 absl::Status CheckWorker(const RegisterWorker& worker) {
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_worker.name", worker.name()));
-  MILLRACE_RETURN_IF_ERROR(CheckDevice(worker.device()));
+  MILLRACE_RETURN_IF_ERROR(CheckText("register_worker.device", worker.device()));
+  MILLRACE_RETURN_IF_ERROR(CheckText("register_worker.version", worker.version()));
   if (worker.lease_slots() >= 1 && worker.lease_slots() <= kMaxLeaseSlots) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "register_worker.lease_slots: ", worker.lease_slots(), "; must be 1 to ", kMaxLeaseSlots));
@@ -60,6 +61,7 @@ absl::Status CheckWorker(const RegisterWorker& worker) {
 absl::Status CheckPs(const RegisterPs& ps) {
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.name", ps.name()));
   MILLRACE_RETURN_IF_ERROR(CheckMemberName("register_ps.directory_id", ps.directory_id()));
+  MILLRACE_RETURN_IF_ERROR(CheckText("register_ps.version", ps.version()));
   return CheckAddress(ps.address());
 }
 
@@ -208,7 +210,7 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
     MILLRACE_RETURN_IF_ERROR(CheckName(member));
     MILLRACE_RETURN_IF_ERROR(CheckAddress(member));
     replaced = RemoveReplaced(member);
-    member.heard = clock_->Now();
+    member.joined = member.heard = clock_->Now();
     id = ++last_id_;
     std::erase_if(departures_, [&name](const Departure& gone) { return gone.name == name; });
     // Under the lock, so that nothing is sent before it.
@@ -309,11 +311,15 @@ std::vector<MemberNews> MemberRegistry::News() const {
     news.push_back({.id = id,
                     .name = member.name(),
                     .is_worker = member.is_worker,
+                    .version = member.is_worker ? member.worker.version() : member.ps.version(),
+                    .address = member.ps.address(),
+                    .directory_id = member.ps.directory_id(),
+                    .device = member.worker.device(),
+                    .joined = member.joined,
                     .heard = member.heard,
                     .activities = member.activities,
-                    .told = member.told,
-                    .device = member.worker.device(),
-                    .device_use = member.device_use});
+                    .device_use = member.device_use,
+                    .told = member.told});
   }
   return news;
 }

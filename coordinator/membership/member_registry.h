@@ -41,16 +41,20 @@ struct PsMember {
   RegisterPs registration;  // Without `shards`, which the observer is told once.
 };
 
-// How long a member has not spoken, and what a worker said last of what it does.
+// As a member registered, how long it has not spoken, and what a worker said last of what it does.
 struct MemberNews {
   uint64_t id = 0;
   std::string name;
   bool is_worker = false;
+  std::string version;
+  std::string address;       // Of a ps server.
+  std::string directory_id;  // Of a ps server.
+  std::string device;        // Of a worker.
+  absl::Time joined;
   absl::Time heard;
   std::vector<Activity> activities;
-  absl::Time told;                       // When it told them.
-  std::string device;                    // Of a worker, as it registered.
-  absl::optional<DeviceUse> device_use;  // As it told last.
+  absl::optional<DeviceUse> device_use;
+  absl::Time told;  // When it told them.
 };
 
 // A member that is not there any more.
@@ -140,6 +144,7 @@ class MemberRegistry final : public Outbox {
     RegisterWorker worker;
     RegisterPs ps;
     std::shared_ptr<MemberLink> link;
+    absl::Time joined;
     absl::Time heard;
     bool forgiven = false;  // Its silence, since it was heard.
     bool spoke = false;     // Since it registered.

@@ -106,6 +106,12 @@ TEST_F(MemberRegistryTest, WrongRegistrationsNameTheField) {
   RegisterWorker strange = Worker("w");
   strange.set_device("cpu\n");
   ExpectInvalid(registry_.AddWorker(strange, link_).status(), "register_worker.device");
+  strange = Worker("w");
+  strange.set_version(std::string(101, '1'));
+  ExpectInvalid(registry_.AddWorker(strange, link_).status(), "register_worker.version");
+  RegisterPs garbled = Ps("p", "d");
+  garbled.set_version("0.1.0\x1b[2J");
+  ExpectInvalid(registry_.AddPs(garbled, link_).status(), "register_ps.version");
   EXPECT_EQ(observer_.changes, 0);
 }
 

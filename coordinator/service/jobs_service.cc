@@ -84,6 +84,7 @@ JobsService::JobsService(JobTable* table, Submissions* submissions, const Member
   MarkMethodStreamed(6, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ExplainJob));
   MarkMethodStreamed(5, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CheckpointJob));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
+  MarkMethodStreamed(8, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListMembers));
 }
 
 void JobsService::CheckWatch(int method) {
@@ -285,6 +286,15 @@ grpc::Status JobsService::GetVariables(grpc::ServerContext* /*context*/,
   }
   *response->mutable_variables() = record.plan().variables();
   *response->mutable_routing() = shards.RoutingAt(record.generation());
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::ListMembers(grpc::ServerContext* /*context*/,
+                                      const ListMembersRequest* /*request*/,
+                                      ListMembersResponse* response) {
+  const absl::Status open = CheckOpen();
+  if (!open.ok()) return ToGrpcStatus(open);
+  *response = table_->Members();
   return grpc::Status::OK;
 }
 

@@ -47,6 +47,8 @@ class JobsService final : public millrace::Jobs::Service {
                              CheckpointJobResponse* response) override;
   grpc::Status GetVariables(grpc::ServerContext* context, const GetVariablesRequest* request,
                             GetVariablesResponse* response) override;
+  grpc::Status ListMembers(grpc::ServerContext* context, const ListMembersRequest* request,
+                           ListMembersResponse* response) override;
 
  private:
   enum class Phase { kStarting, kOpen, kStopping };

@@ -109,9 +109,15 @@ TEST_F(JobsServiceTest, CallsAreRefusedUntilJobsHaveBeenTakenUp) {
   const SubmitJobRequest request;
   EXPECT_EQ(service_->SubmitJob(&context, &request, &taken).error_code(),
             grpc::StatusCode::UNAVAILABLE);
+  const ListMembersRequest who;
+  ListMembersResponse members;
+  EXPECT_EQ(service_->ListMembers(&context, &who, &members).error_code(),
+            grpc::StatusCode::UNAVAILABLE)
+      << "those of its earlier life may not have come back";
 
   table_->Resume();
   service_->Open();
+  EXPECT_TRUE(service_->ListMembers(&context, &who, &members).ok());
   ASSERT_TRUE(Cancel(&status).ok());
   EXPECT_EQ(status.state(), CANCELLED);
 }

@@ -1,6 +1,7 @@
 """The client's commands against a cluster of the three real binaries."""
 
 import json
+import time
 import unittest
 
 import harness
@@ -51,6 +52,34 @@ class ClusterCommandsTest(unittest.TestCase):
             listed = cluster.millrace("list")
             self.assertIn(short, listed.stdout)
             self.assertIn(endless, listed.stdout)
+
+    def members(self, cluster):
+        result = cluster.millrace("members", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {member.get("name", "coordinator"): member for member in map(json.loads, result.stdout.splitlines())}
+
+    def test_members_tell_who_is_there_and_who_was(self):
+        with harness.Cluster(ps=2, workers=1) as cluster:
+            self.submit(cluster, "epochs=1000000", "name=first")
+            job = self.submit(cluster, "epochs=1000000", "name=endless")
+            deadline = time.monotonic() + harness.DEADLINE
+            while job not in (members := self.members(cluster)).get("worker-0", {}).get("jobs", []):
+                self.assertLess(time.monotonic(), deadline, members)
+            self.assertEqual(set(members), {"coordinator", "ps-0", "ps-1", "worker-0"})
+            for member in members.values():
+                self.assertTrue(member["is_there"])
+                self.assertRegex(member["version"], r"^0\.\d+\.\d+ \(build [0-9a-f]{16}\)$")
+            self.assertIn("cpu/", members["worker-0"]["device"])
+            for index, name in enumerate(("ps-0", "ps-1")):
+                self.assertEqual(members[name]["address"], cluster.ps[index].address())
+                self.assertEqual(members[name]["shards"], 2, "one of each job")
+
+            self.assertEqual(cluster.workers[0].terminate(), 0)
+            gone = self.members(cluster)["worker-0"]
+            self.assertEqual((gone["is_there"], gone["role"], gone["reason"]), (False, "worker", "leaves"))
+            text = cluster.millrace("members").stdout
+            self.assertIn("no worker is there; start one", text)
+            self.assertIn("worker-0", text)
 
     def test_an_unknown_job_is_said_to_be_unknown(self):
         with harness.Cluster(ps=1, workers=0) as cluster:

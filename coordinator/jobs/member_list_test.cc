@@ -1,0 +1,156 @@
+#include "coordinator/jobs/member_list.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/proto_duration.h"
+#include "common/version.h"
+#include "coordinator/journal/new_journal.h"
+#include "coordinator/membership/silent_link.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class MemberListTest : public testing::Test {
+ protected:
+  uint64_t AddPs(const std::string& name) {
+    RegisterPs ps;
+    ps.set_name(name);
+    ps.set_directory_id("directory-of-" + name);
+    ps.set_address(name + ":7");
+    ps.set_version("0.1.0 (build 1)");
+    return registry_.AddPs(ps, std::make_shared<SilentLink>()).value();
+  }
+
+  uint64_t AddWorker(const std::string& name) {
+    RegisterWorker worker;
+    worker.set_name(name);
+    worker.set_lease_slots(1);
+    worker.set_device("cuda:0 (NVIDIA H200)");
+    worker.set_version("0.2.0 (build 2)");
+    return registry_.AddWorker(worker, std::make_shared<SilentLink>()).value();
+  }
+
+  // A job with shards of two elements each, on these directories.
+  void AddJob(const std::string& id, JobState state, const std::vector<std::string>& directories) {
+    JobRecord record = PendingJob();
+    record.set_number(jobs_.size() + 1);
+    record.set_job_id(id);
+    record.set_state(state);
+    for (const std::string& directory : directories) {
+      ShardPlacement& shard = *record.add_shards();
+      shard.set_directory_id(directory);
+      Slice& slice = *shard.add_slices();
+      slice.set_offset(3);
+      slice.set_length(2);
+    }
+    jobs_.push_back(std::make_shared<Job>(record, /*last_event=*/0, journal_.get(), &clock_));
+  }
+
+  ListMembersResponse List() {
+    RunnerEnvironment environment;
+    environment.registry = &registry_;
+    environment.clock = &clock_;
+    return ListMembers(environment, jobs_);
+  }
+
+  SimulatedClock clock_;
+  MemberRegistry registry_{absl::Seconds(2), &clock_};
+  const std::unique_ptr<Journal> journal_ = OpenNewJournal();
+  std::vector<std::shared_ptr<Job>> jobs_;
+};
+
+TEST_F(MemberListTest, NobodyIsThere) {
+  const ListMembersResponse list = List();
+  EXPECT_THAT(list.ps_servers(), IsEmpty());
+  EXPECT_THAT(list.workers(), IsEmpty());
+  EXPECT_THAT(list.departed(), IsEmpty());
+  EXPECT_EQ(list.coordinator_version(), Version());
+}
+
+TEST_F(MemberListTest, ServersTellWhatTheyHold) {
+  AddPs("ps-1");
+  clock_.Advance(absl::Seconds(3));
+  AddPs("ps-0");
+  const std::string first = "directory-of-ps-0";
+  const std::string second = "directory-of-ps-1";
+  AddJob("j-1", RUNNING, {first, second, first});
+  AddJob("j-2", SUCCEEDED, {first});
+  AddJob("j-3", SUCCEEDED, {first, second});
+  ASSERT_TRUE(jobs_[2]
+                  ->Update([](JobRecord& record) {
+                    for (ShardPlacement& shard : *record.mutable_shards()) shard.set_dropped(true);
+                  })
+                  .ok());
+  const ListMembersResponse list = List();
+  ASSERT_THAT(list.ps_servers(), SizeIs(2));
+  const MemberReport& ps_0 = list.ps_servers(0);
+  EXPECT_EQ(ps_0.name(), "ps-0");
+  EXPECT_EQ(ps_0.address(), "ps-0:7");
+  EXPECT_EQ(ps_0.version(), "0.1.0 (build 1)");
+  EXPECT_EQ(ps_0.shards(), 3u);
+  EXPECT_EQ(ps_0.elements(), 6u);
+  EXPECT_EQ(FromProto(ps_0.since()), absl::ZeroDuration());
+  EXPECT_EQ(list.ps_servers(1).name(), "ps-1");
+  EXPECT_EQ(list.ps_servers(1).shards(), 1u);
+  EXPECT_EQ(list.ps_servers(1).elements(), 2u);
+  EXPECT_EQ(FromProto(list.ps_servers(1).since()), absl::Seconds(3));
+}
+
+TEST_F(MemberListTest, WorkersTellWhatTheyComputeOnAndForWhom) {
+  AddJob("j-2", RUNNING, {});
+  AddJob("j-1", RUNNING, {});
+  AddJob("j-0", FAILED, {});
+  const uint64_t worker = AddWorker("worker-0");
+  clock_.Advance(absl::Seconds(2));
+  MemberMessage heartbeat;
+  DeviceUse& use = *heartbeat.mutable_heartbeat()->mutable_device_use();
+  use.set_memory(100);
+  use.set_memory_used(30);
+  for (const std::string job : {"j-1", "another cluster's", "j-0", "j-2", "j-1"}) {
+    heartbeat.mutable_heartbeat()->add_activities()->set_job_id(job);
+  }
+  ASSERT_TRUE(registry_.Receive(worker, heartbeat).ok());
+  clock_.Advance(absl::Seconds(1));
+  const ListMembersResponse list = List();
+  ASSERT_THAT(list.workers(), SizeIs(1));
+  const MemberReport& report = list.workers(0);
+  EXPECT_EQ(report.device(), "cuda:0 (NVIDIA H200)");
+  EXPECT_EQ(report.version(), "0.2.0 (build 2)");
+  EXPECT_EQ(report.device_use().memory_used(), 30u);
+  EXPECT_THAT(report.job_ids(), ElementsAre("j-1", "j-2"));
+  EXPECT_EQ(FromProto(report.since()), absl::Seconds(3));
+  EXPECT_EQ(FromProto(report.silent()), absl::Seconds(1));
+}
+
+TEST_F(MemberListTest, WhoHasGoneIsToldUntilItIsBack) {
+  registry_.Remove(AddWorker("worker-0"), "the stream broke");
+  clock_.Advance(absl::Seconds(5));
+  MemberMessage leaving;
+  leaving.mutable_leaving();
+  ASSERT_TRUE(registry_.Receive(AddPs("ps-0"), leaving).ok());
+  const ListMembersResponse list = List();
+  EXPECT_THAT(list.ps_servers(), IsEmpty());
+  EXPECT_THAT(list.workers(), IsEmpty());
+  ASSERT_THAT(list.departed(), SizeIs(2));
+  EXPECT_EQ(list.departed(0).name(), "ps-0");
+  EXPECT_FALSE(list.departed(0).is_worker());
+  EXPECT_EQ(list.departed(0).reason(), "leaves");
+  EXPECT_EQ(list.departed(1).name(), "worker-0");
+  EXPECT_TRUE(list.departed(1).is_worker());
+  EXPECT_EQ(list.departed(1).reason(), "the stream broke");
+  EXPECT_EQ(FromProto(list.departed(1).since()), absl::Seconds(5));
+  AddWorker("worker-0");
+  EXPECT_THAT(List().departed(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
