@@ -92,6 +92,7 @@ TEST_F(ExporterTest, InterruptEndsAWaitForServersAndLeavesNoFile) {
 // own time was over: a model that takes longer than half of it could not be exported.
 TEST_F(ExporterTest, APullThatTakesLongGoesOnAndIsNotBegunAnew) {
   using Shards = std::map<uint32_t, std::vector<uint64_t>>;
+  std::promise<void> asked, answers;
   FakeParameterServer quick(Shards{{0, {2}}});
   FakeParameterServer slow(Shards{{1, {3}}});
   quick.SetValues(0, 0, {1, 2});
@@ -113,7 +114,6 @@ TEST_F(ExporterTest, APullThatTakesLongGoesOnAndIsNotBegunAnew) {
   }
   jobs_.AddEvent("job", StateEvent(SUCCEEDED));
   jobs_.SetVariables("job", variables);
-  std::promise<void> asked, answers;
   slow.SetPullRule([&, answer = answers.get_future().share()](const PullRequest&) {
     asked.set_value();
     answer.wait();

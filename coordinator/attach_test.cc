@@ -383,9 +383,9 @@ TEST(AttachTest, HonestWorkersOfAJobAreNotBlamedForALostServer) {
 // A generation that somebody else had set left the job waiting without a word.
 TEST(AttachTest, GenerationOfAStrangerIsAdoptedAndTold) {
   Gate submitted;
+  std::string job;
   FakeCluster cluster(2);
   cluster.StartPs();
-  std::string job;
   cluster.AddWorker(OnceAt(5, [&] {
     submitted.Pass();
     const auto stub = ParameterServerAdmin::NewStub(CreateChannel(cluster.ps(1).address()));

@@ -110,7 +110,7 @@ TEST(ForeignWorkerTest, ExcludedWorkerIsNotHeardAnyMore) {
   liar.Leave();
 
   FakeWorkerScript honest = WaitingAt(5, &gate);
-  honest.on_lease = [&](const Lease& lease, const SetRoute& route) {
+  honest.on_lease = [&, job](const Lease& lease, const SetRoute& route) {
     if (lease.job_id() != job) return;
     const uint64_t applied = cluster.ps(0).Shards(route.job_id())[0].applied().watermark();
     if (applied < lease.begin()) ++early;

@@ -187,10 +187,10 @@ TEST(RemakeTest, ShardThatIsDamagedAsItIsMadeIsDroppedAndMade) {
 TEST(RemakeTest, ShardThatWaitsForRoomHasNoOtherOneReadAgain) {
   JobSpec wanted = JobWithCheckpoints(60);
   wanted.mutable_synchronous()->set_replicas(2);
+  std::array<std::atomic<int>, 3> asked{};
   StandingJob standing(3, 30, wanted);
   auto& [gate, cluster, spec, job] = standing;
   WriteCheckpointOf(job, spec, {StepsBefore(20), StepsBefore(20), StepsBefore(20)});
-  std::array<std::atomic<int>, 3> asked{};
   const auto restore = [&](const ShardSpec& shard) {
     const int before = asked[shard.shard()]++;
     return shard.shard() == 2 && before < 4 ? absl::ResourceExhaustedError("no room")

@@ -291,13 +291,11 @@ class CheckpointerTest : public ::testing::Test {
   ThreadStarter start_thread_ = StartThread;
   CheckpointRequests requests_;
   ScriptedShards shards_{2};
-  std::unique_ptr<Checkpointer> checkpointer_;
-  Checkpointer::Situation situation_;
-
- private:
   Mutex mutex_;
   CondVar woken_;
   int wakes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  Checkpointer::Situation situation_;
 };
 
 }  // namespace millrace::coordinator

@@ -15,9 +15,9 @@ using ::testing::ElementsAre;
 
 TEST(DeadlineQueueTest, CallsInTheOrderOfTheirTimes) {
   SimulatedClock clock;
-  DeadlineQueue queue(&clock);
   std::vector<int> calls;
   std::promise<void> done;
+  DeadlineQueue queue(&clock);
   queue.Add(clock.Now() + absl::Seconds(3), [&] { done.set_value(); });
   queue.Add(clock.Now() + absl::Seconds(2), [&] { calls.push_back(2); });
   queue.Add(clock.Now() + absl::Seconds(1), [&] { calls.push_back(1); });
@@ -38,9 +38,9 @@ TEST(DeadlineQueueTest, WakesForACallThatIsAddedToAnEmptyQueue) {
 
 TEST(DeadlineQueueTest, CancelledCallIsNotMade) {
   SimulatedClock clock;
-  DeadlineQueue queue(&clock);
   bool called = false;
   std::promise<void> done;
+  DeadlineQueue queue(&clock);
   const DeadlineQueue::Key key = queue.Add(clock.Now() + absl::Seconds(1), [&] { called = true; });
   queue.Add(clock.Now() + absl::Seconds(2), [&] { done.set_value(); });
   queue.Cancel(key);
@@ -52,10 +52,10 @@ TEST(DeadlineQueueTest, CancelledCallIsNotMade) {
 
 // A server that stopped wrote its shards while a call still worked on one.
 TEST(DeadlineQueueTest, StopWaitsForTheCallThatIsUnderWay) {
-  DeadlineQueue queue(Clock::Real());
   std::promise<void> begun;
   std::promise<void> go_on;
   bool ended = false;
+  DeadlineQueue queue(Clock::Real());
   queue.Add(Clock::Real()->Now(), [&] {
     begun.set_value();
     go_on.get_future().wait();

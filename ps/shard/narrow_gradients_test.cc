@@ -197,8 +197,8 @@ TEST_F(NarrowGradientsTest, NoNumbersAreRefusedByTheirElement) {
 // Each took twice what was counted when it came.
 TEST_F(NarrowGradientsTest, ThoseUnderWayAreBoundedByWhatTheyTakeAsFloat32) {
   for (const Encoding::Kind encoding : kNarrow) {
-    SpareMemory spare(100'000);
-    Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+    spare_.emplace(100'000);
+    Make(MakeSpec({1000}));
     absl::optional<PushResponse> answer;
     uint64_t push_id = 0;
     while (!answer.has_value() && push_id < 1000) {
@@ -213,21 +213,20 @@ TEST_F(NarrowGradientsTest, ThoseUnderWayAreBoundedByWhatTheyTakeAsFloat32) {
     EXPECT_EQ(PushNarrow(encoding, 1, 1, 1, 999, 1)->outcome(), PushResponse::APPLIED)
         << "it had begun";
     for (uint64_t stream = 1; stream <= push_id; ++stream) shard_->StreamEnded(stream);
-    EXPECT_EQ(spare.used(), 0);
+    EXPECT_EQ(spare_->used(), 0);
     shard_.reset();
   }
 }
 
 // Nothing is made of small pieces but the gradient that they are gathered in.
 TEST_F(NarrowGradientsTest, ContributionInSmallPiecesTakesAGradientAndNoMore) {
-  SpareMemory spare(7000);
-  Make(MakeSpec({1600}, /*replicas=*/2), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(7000);
+  Make(MakeSpec({1600}, /*replicas=*/2));
   PushTwoInSmallPieces([this](uint64_t step, uint64_t offset, size_t count) {
     return PushNarrow(Encoding::BFLOAT16, 1, step, /*push_id=*/step + 1, offset, count);
   });
   EXPECT_THAT(Values(*Newest(shard_.get())), Each(-1));
-  EXPECT_EQ(spare.used(), 0);
-  shard_.reset();
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 }  // namespace

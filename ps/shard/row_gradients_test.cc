@@ -238,14 +238,13 @@ TEST_F(RowGradientsTest, BlockWithoutARowStaysWhereItIs) {
 }
 
 TEST_F(RowGradientsTest, RowsUnderWayTakeWhatTheyAre) {
-  SpareMemory spare(1 << 30);
-  Make(MakeSpec({3 * kBlockElements, 1}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(1 << 30);
+  Make(MakeSpec({3 * kBlockElements, 1}));
   const std::vector<float> values(kWidth, 1);
   ASSERT_FALSE(
       PushPiece(1, 0, 1, MakeRowsPiece(0, 0, 3 * kBlockElements, kWidth, {3}, values)).has_value());
   const uint64_t state = (3 * kBlockElements + 1) * sizeof(float);
   EXPECT_LT(shard_->Status().memory_bytes(), state + 1000);
-  shard_.reset();
 }
 
 TEST_F(RowGradientsTest, RowsThatAreWrongAreRefusedByName) {

@@ -13,6 +13,7 @@
 #include "ps/optimizer/optimizer.h"
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
+#include "ps/shard/spare_memory.h"
 
 namespace millrace::ps {
 
@@ -32,21 +33,22 @@ class FakeRoot final : public ShardRoot {
 class ShardTest : public ::testing::Test {
  protected:
   void Make(const ShardSpec& spec, std::unique_ptr<Optimizer> optimizer = nullptr,
-            bool closed = false, SpareMemory* spare = nullptr) {
+            bool closed = false) {
     ShardContents contents;
     contents.more_acknowledged = closed;
-    MakeFrom(spec, std::move(contents), std::move(optimizer), spare);
+    MakeFrom(spec, std::move(contents), std::move(optimizer));
   }
 
   // With the initial values where `contents` have no state.
   void MakeFrom(const ShardSpec& spec, ShardContents contents,
-                std::unique_ptr<Optimizer> optimizer = nullptr, SpareMemory* spare = nullptr) {
+                std::unique_ptr<Optimizer> optimizer = nullptr) {
     ShardPlan plan = *PlanShard(spec);
     if (optimizer != nullptr) plan.optimizer = std::move(optimizer);
     if (contents.state == nullptr) contents.state = *MakeInitialState(plan, &pool_);
     shard_.reset();
-    shard_ = std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
-                                     std::make_unique<FakeRoot>(&root_), spare);
+    shard_ =
+        std::make_unique<Shard>(std::move(plan), /*generation=*/1, std::move(contents), &pool_,
+                                std::make_unique<FakeRoot>(&root_), spare_ ? &*spare_ : nullptr);
   }
 
   // Pushes a piece in a message of its own. Returns the answer, if there is one now.
@@ -103,6 +105,7 @@ class ShardTest : public ::testing::Test {
 
   BlockPool pool_;
   absl::optional<RootContents> root_;
+  absl::optional<SpareMemory> spare_;  // Of shards that are made later; nothing: there is no limit.
   std::unique_ptr<Shard> shard_;
 };
 

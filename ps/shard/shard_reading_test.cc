@@ -35,8 +35,8 @@ TEST_F(ShardTest, PinnedStateDoesNotChange) {
 }
 
 TEST_F(ShardTest, OldStatesAreTakenBackFromSlowPullsWhereMemoryIsShort) {
-  SpareMemory spare(2 * 4000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(2 * 4000);
+  Make(MakeSpec({1000}));
   std::vector<std::shared_ptr<StateHold>> holds;
   for (uint64_t step = 0; step < 5; ++step) {
     holds.push_back(shard_->Hold(Newest(shard_.get())));
@@ -46,19 +46,19 @@ TEST_F(ShardTest, OldStatesAreTakenBackFromSlowPullsWhereMemoryIsShort) {
   EXPECT_EQ(holds[2]->Get(), nullptr);
   EXPECT_NE(holds[3]->Get(), nullptr);
   EXPECT_EQ(shard_->Status().memory_bytes(), 3 * 4000);
-  EXPECT_EQ(spare.used(), 2 * 4000);
+  EXPECT_EQ(spare_->used(), 2 * 4000);
   holds.clear();
   PushWhole(shard_.get(), 5, 6, std::vector<float>(1000, 1));
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 // What pulls send in other encodings was in no count.
 TEST_F(ShardTest, CopiesThatPullsSendCountAsMemory) {
-  SpareMemory spare(10'000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(10'000);
+  Make(MakeSpec({1000}));
   absl::StatusOr<std::shared_ptr<char[]>> first = shard_->MakeCopy(8'000);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(spare.used(), 8'000);
+  EXPECT_EQ(spare_->used(), 8'000);
   EXPECT_EQ(shard_->Status().memory_bytes(), 4000 + 8'000);
   absl::StatusOr<std::shared_ptr<char[]>> second = shard_->MakeCopy(8'000);
   ASSERT_TRUE(second.ok()) << "one that is begun is not refused: " << second.status();
@@ -69,9 +69,8 @@ TEST_F(ShardTest, CopiesThatPullsSendCountAsMemory) {
   EXPECT_TRUE(shard_->MakeCopy(1).ok());
   *second = nullptr;
   shard_->Tick(absl::UnixEpoch());
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
   EXPECT_EQ(shard_->Status().memory_bytes(), 4000);
-  shard_.reset();
 }
 
 TEST_F(ShardTest, PinsAreBounded) {

@@ -160,8 +160,8 @@ TEST_F(ShardRetireTest, VoidedPushesLeaveNoMemory) {
 }
 
 TEST_F(ShardRetireTest, PinnedStateIsCountedAndNotTakenBackFromItsPulls) {
-  SpareMemory spare(1);
-  Make(MakeSpec({10}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(1);
+  Make(MakeSpec({10}));
   ASSERT_TRUE(shard_->PinCut(1, "cut").ok());
   const std::shared_ptr<StateHold> pull = shard_->Hold(Newest(shard_.get()));
   PushPart(1, 0, 1, 0, 10, 1);

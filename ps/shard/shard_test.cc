@@ -185,8 +185,8 @@ TEST_F(ShardTest, PushThatWaitedForAVoidedOneIsComputedWithItsOwnNextMessage) {
 
 // 64 unfinished pushes for each stream, and any number of streams, were held.
 TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
-  SpareMemory spare(100'000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(100'000);
+  Make(MakeSpec({1000}));
   absl::optional<PushResponse> answer;
   uint64_t push_id = 0;
   while (!answer.has_value() && push_id < 1000) {
@@ -198,15 +198,15 @@ TEST_F(ShardTest, GradientsUnderWayAreBoundedForAllStreamsTogether) {
   EXPECT_LE(shard_->Status().memory_bytes(), 4000 + 8000 + 100'000);
   EXPECT_EQ(PushPart(1, 1, 1, 999, 1, 1)->outcome(), PushResponse::APPLIED) << "it had begun";
   for (uint64_t stream = 1; stream <= push_id; ++stream) shard_->StreamEnded(stream);
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
   EXPECT_EQ(PushPart(1, 2, 2000, 0, 1000, 1)->outcome(), PushResponse::APPLIED);
 }
 
 // Of steps that are applied already no data are kept, and what was kept of where they belong was in
 // no count.
 TEST_F(ShardTest, UnfinishedPushesOfAppliedStepsAreBoundedToo) {
-  SpareMemory spare(100'000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(100'000);
+  Make(MakeSpec({1000}));
   PushWhole(shard_.get(), /*step=*/0, /*push_id=*/1, std::vector<float>(1000, 1));
   absl::optional<PushResponse> answer;
   uint64_t push_id = 1;
@@ -221,7 +221,7 @@ TEST_F(ShardTest, UnfinishedPushesOfAppliedStepsAreBoundedToo) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   for (uint64_t stream = 1; stream <= push_id; ++stream) shard_->StreamEnded(stream);
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 TEST_F(ShardTest, GradientsThatWaitForOthersOfTheirVersionCountAsMemory) {
@@ -237,7 +237,7 @@ TEST_F(ShardTest, GradientsThatWaitForOthersOfTheirVersionCountAsMemory) {
 
 // They were in no count: a restarted server took more gradients than it has memory for.
 TEST_F(ShardTest, ContributionsOfAnEarlierLifeCountAsMemory) {
-  SpareMemory spare(1'000'000);
+  spare_.emplace(1'000'000);
   const ShardSpec spec = MakeSpec({1000}, /*replicas=*/2);
   auto pieces = std::make_shared<std::vector<WirePiece>>();
   for (uint64_t i = 0; i < 1000; ++i) {
@@ -246,30 +246,30 @@ TEST_F(ShardTest, ContributionsOfAnEarlierLifeCountAsMemory) {
   ShardContents contents;
   contents.held = {std::make_shared<PushAssembly>(/*push_id=*/0, /*step=*/1, /*examples=*/1)};
   ASSERT_TRUE(contents.held[0]->Add(PlanShard(spec)->layout, 0, std::move(pieces), true).ok());
-  MakeFrom(spec, std::move(contents), nullptr, &spare);
+  MakeFrom(spec, std::move(contents));
   EXPECT_GE(shard_->Status().memory_bytes(), 4000 + 1000 * (4 + kPieceOverhead));
-  EXPECT_GE(spare.used(), 100'000);
+  EXPECT_GE(spare_->used(), 100'000);
   EXPECT_EQ(PushWhole(shard_.get(), 0, 1, std::vector<float>(1000, 1)).outcome(),
             PushResponse::APPLIED);
   EXPECT_EQ(shard_->Status().memory_bytes(), 2 * 4000);
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 // What a held one took beside its numbers left no room for the one that it waited for.
 TEST_F(ShardTest, ContributionInSmallPiecesLeavesRoomForTheOneBeforeIt) {
-  SpareMemory spare(7000);
-  Make(MakeSpec({1600}, /*replicas=*/2), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(7000);
+  Make(MakeSpec({1600}, /*replicas=*/2));
   PushTwoInSmallPieces([this](uint64_t step, uint64_t offset, size_t count) {
     return PushPart(1, step, /*push_id=*/step + 1, offset, count, static_cast<float>(offset));
   });
   EXPECT_EQ(Values(*Newest(shard_.get()))[1599], -1584);
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 TEST_F(ShardTest, ShardHasRoomForItsOwnPushWhateverOthersHold) {
-  SpareMemory spare(1000);
-  spare.Change(0, 1'000'000);
-  Make(MakeSpec({1000}), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(1000);
+  spare_->Change(0, 1'000'000);
+  Make(MakeSpec({1000}));
   EXPECT_FALSE(PushPart(1, 0, 1, 0, 900, 1).has_value());
   EXPECT_FALSE(PushPart(1, 1, 2, 0, 900, 1).has_value());
   EXPECT_EQ(PushPart(1, 2, 3, 0, 900, 1)->code(),

@@ -203,12 +203,12 @@ TEST_F(UpdateRulesTest, HeldContributionsGoOnInAnotherLife) {
 
 // An old state that a slow pull keeps costs what was replaced, not what is shared.
 TEST_F(UpdateRulesTest, OldStateOfAFrozenShardCostsNothing) {
-  SpareMemory spare(100);
-  Make(FrozenSpec(), nullptr, /*closed=*/false, &spare);
+  spare_.emplace(100);
+  Make(FrozenSpec());
   const std::shared_ptr<StateHold> hold = shard_->Hold(Newest(shard_.get()));
   Push(0, {});
   EXPECT_NE(hold->Get(), nullptr);
-  EXPECT_EQ(spare.used(), 0);
+  EXPECT_EQ(spare_->used(), 0);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ TEST(ParameterClientConnectionsTest, PushThatNothingIsHeardOfGoesOnAnotherConnec
 
 // Answers come on the connection, if not this one.
 TEST(ParameterClientConnectionsTest, PushThatNothingIsHeardOfDisturbsNoPullsOnItsConnection) {
+  std::atomic<int> pushes{0};
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   SimulatedClock clock;
   std::atomic<int> connections{0};
@@ -58,7 +59,6 @@ TEST(ParameterClientConnectionsTest, PushThatNothingIsHeardOfDisturbsNoPullsOnIt
     return CreateChannel(address, /*bulk=*/true);
   };
   const auto client = cluster.NewClient(options);
-  std::atomic<int> pushes{0};
   cluster.server(0).SetPushRule([&pushes](const PushRequest&) {
     return ++pushes > 2 ? Verdict() : Verdict{Verdict::kIgnore};
   });

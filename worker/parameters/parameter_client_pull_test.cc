@@ -134,8 +134,8 @@ TEST(ParameterClientPullTest, LargeShardIsPulledInPartsOverAllConnections) {
 }
 
 TEST(ParameterClientPullTest, RequestNamesVersionCutAndAShortWait) {
-  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   std::atomic<int> right = 0;
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPullRule([&right](const PullRequest& request) {
     right += request.job_id() == "job" && request.generation() == 1 && request.has_version() &&
              request.version() == 6 && request.cut_id() == "cut" &&
@@ -207,8 +207,8 @@ TEST(ParameterClientPullTest, AbandonedPullBreaksItsStreamAndOthersOnItAreRepeat
 }
 
 TEST(ParameterClientPullTest, DeadlineNamesTheServersAndWhatTheyWaitFor) {
-  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
   SimulatedClock clock;
+  TestCluster cluster(kSmall, /*shards=*/2, /*servers=*/2);
   cluster.server(1).SetPullRule([&clock](const PullRequest&) {
     clock.Advance(absl::Seconds(2));
     return Refusal(absl::StatusCode::kDeadlineExceeded, "waits for step 4");
@@ -287,9 +287,9 @@ FakeParameterServer::PullRule NoteGroups(std::vector<uint64_t>* groups, Mutex* m
 
 // Each part was of the newest state of its own moment, and the model saw values of several.
 TEST(ParameterClientPullTest, PartsOfAShardAreAskedForAsOneState) {
-  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
   Mutex mutex;
   std::vector<uint64_t> groups;
+  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPullRule(NoteGroups(&groups, &mutex));
   const auto client = cluster.NewClient(/*connections_per_server=*/2);
   Values values = cluster.Zeros();
@@ -305,11 +305,11 @@ TEST(ParameterClientPullTest, PartsOfAShardAreAskedForAsOneState) {
 }
 
 TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
-  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
-  cluster.Store(cluster.MakeValues(1));
   Mutex mutex;
   std::set<uint64_t> groups;
   std::map<uint64_t, int> served;
+  TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
   cluster.server(0).SetPullRule([&](const PullRequest& request) {
     MutexLock lock(&mutex);
     groups.insert(request.pull_group());
@@ -337,11 +337,11 @@ TEST(ParameterClientPullTest, PartThatIsLostPullsTheShardAgainWhole) {
                           "test"};
   const Verdict stops = Refusal(absl::StatusCode::kUnavailable, "the server stops");
   for (const Verdict& verdict : {broken, stops, Verdict{Verdict::kIgnore}}) {
-    TestCluster cluster({2 * kBlockElements}, /*shards=*/1, /*servers=*/1);
-    cluster.Store(cluster.MakeValues(1));
     Mutex mutex;
     uint64_t first = 0;
     std::map<uint64_t, std::set<uint32_t>> served;
+    TestCluster cluster({2 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+    cluster.Store(cluster.MakeValues(1));
     cluster.server(0).SetPullRule([&](const PullRequest& request) {
       MutexLock lock(&mutex);
       if (first == 0) first = request.pull_group();
@@ -462,9 +462,9 @@ TEST(ParameterClientPullTest, EachElementIsToldOfOnceItStandsThere) {
 // The second attempt meets a newer state.
 TEST(ParameterClientPullTest, WhatIsPulledAgainIsToldOfAgainAndTheLastCounts) {
   for (const Verdict::Kind kind : {Verdict::kServeHalf, Verdict::kLoseAnswer, Verdict::kRepeat}) {
+    std::atomic<int> requests = 0;
     TestCluster cluster({8 * kBlockElements}, /*shards=*/1, /*servers=*/1);
     cluster.Store(cluster.MakeValues(1));
-    std::atomic<int> requests = 0;
     cluster.server(0).SetPullRule([&](const PullRequest&) {
       const int request = requests++;
       if (request == 2) cluster.Store(cluster.MakeValues(2));
@@ -502,12 +502,12 @@ TEST(ParameterClientPullTest, NobodyIsToldOnceThePullIsGone) {
 
 // What the network, or somebody else at the server's address, has made of it comes right.
 TEST(ParameterClientPullTest, StreamThatIsRefusedAgainAndAgainEndsThePull) {
+  std::atomic<bool> refuses{true};
   TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   const Verdict refusal{Verdict::kBreakStream, static_cast<int>(absl::StatusCode::kAlreadyExists),
                         "no such stream"};
   const auto client = cluster.NewClient();
   Values values = cluster.Zeros();
-  std::atomic<bool> refuses{true};
   cluster.server(0).SetPullRule([&refuses, refusal](const PullRequest&) {
     return refuses.exchange(false) ? refusal : Verdict();
   });

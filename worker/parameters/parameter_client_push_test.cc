@@ -103,8 +103,8 @@ TEST(ParameterClientPushTest, MessageWithoutPiecesIsSentAgainLikeOthers) {
 }
 
 TEST(ParameterClientPushTest, MessageSaysWhatItIsAPartOf) {
-  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   std::atomic<int> right = 0;
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPushRule([&right](const PushRequest& request) {
     right += request.job_id() == "job" && request.generation() == 1 && request.step() == 4 &&
              request.examples() == 32;
@@ -236,10 +236,10 @@ TEST(ParameterClientPushTest, BrokenStreamIsOpenedAndItsPushSentAgain) {
 TEST(ParameterClientPushTest, RetriableRefusalIsSentAgainUnderANewId) {
   for (absl::StatusCode code : {absl::StatusCode::kAborted, absl::StatusCode::kUnavailable,
                                 absl::StatusCode::kResourceExhausted}) {
-    TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
     Mutex mutex;
     std::vector<uint64_t> ids;
     const auto refuse = Once({Verdict::kRefuse, static_cast<int>(code), "later"});
+    TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
     cluster.server(0).SetPushRule([&](const PushRequest& request) {
       MutexLock lock(&mutex);
       ids.push_back(request.push_id());
@@ -335,8 +335,8 @@ TEST(ParameterClientPushTest, SmallPushThatIsMadeAgainDisturbsNoOther) {
 // What is sent again on a slow network takes the place of what would arrive.
 TEST(ParameterClientPushTest, PushWhoseMessagesMoveIsNotMadeAgain) {
   constexpr uint64_t kMessages = 60;  // Of a second each by the least pace of a network.
-  TestCluster cluster({kMessages * kBlockElements}, /*shards=*/1, /*servers=*/1);
   SimulatedClock clock;
+  TestCluster cluster({kMessages * kBlockElements}, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPushRule([&clock](const PushRequest&) {
     clock.Advance(absl::Milliseconds(1500));
     return Verdict();
@@ -349,10 +349,10 @@ TEST(ParameterClientPushTest, PushWhoseMessagesMoveIsNotMadeAgain) {
 }
 
 TEST(ParameterClientPushTest, WhatIsSlowOnceHasMoreTimeNextTime) {
-  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   SimulatedClock clock;
   std::unique_ptr<ParameterClient::Push> push;
   std::atomic<uint64_t> sent{0};  // Steps; no time passes before that.
+  TestCluster cluster(kSmall, /*shards=*/1, /*servers=*/1);
   // The limit is 10 s. Whoever waits looks what has become of the push before the answer comes.
   cluster.server(0).SetPushRule([&](const PushRequest& request) {
     while (sent.load() <= request.step()) sent.wait(request.step());
@@ -433,10 +433,10 @@ TEST(ParameterClientPushTest, AbandonedPushLeavesNoTraceAndOthersGoOn) {
 
 TEST(ParameterClientPushTest, GradientIsLetGoAfterThePush) {
   TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
-  const auto client = cluster.NewClient();
   Mutex mutex;
   CondVar changed;
   bool released = false;
+  const auto client = cluster.NewClient();
   {
     const std::shared_ptr<const Values> gradients(new Values(cluster.MakeValues(0)),
                                                   [&](const Values* values) {

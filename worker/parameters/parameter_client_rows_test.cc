@@ -178,9 +178,9 @@ TEST_F(ParameterClientRowsTest, WantedRowsComeAndOtherPlacesAreUntouched) {
 }
 
 TEST_F(ParameterClientRowsTest, NothingElseTravelsAndIsToldOf) {
+  std::atomic<uint64_t> sent = 0;
   TestCluster cluster(kTables, /*shards=*/3, /*servers=*/1);
   cluster.Store(cluster.MakeValues(1));
-  std::atomic<uint64_t> sent = 0;
   std::atomic<int> requests = 0;
   cluster.server(0).SetAnswerChange([&sent](PullResponse* response) {
     for (const Piece& piece : response->pieces()) {
@@ -210,10 +210,10 @@ TEST_F(ParameterClientRowsTest, NothingElseTravelsAndIsToldOf) {
 }
 
 TEST_F(ParameterClientRowsTest, RequestsNameRowsOfTheirOwnPart) {
-  TestCluster cluster({7 * 300'000}, /*shards=*/2, /*servers=*/1);
-  cluster.Store(cluster.MakeValues(1));
   std::atomic<uint64_t> named = 0;
   std::atomic<uint64_t> requests = 0;
+  TestCluster cluster({7 * 300'000}, /*shards=*/2, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
   cluster.server(0).SetPullRule([&](const PullRequest& request) {
     ++requests;
     for (const WantedRows& rows : request.rows()) named += static_cast<uint64_t>(rows.rows_size());
@@ -397,10 +397,10 @@ TEST_F(ParameterClientRowsTest, RowsInAnyEncodingArePushed) {
 
 // So that the server can share the work.
 TEST_F(ParameterClientRowsTest, PiecesAndMessagesStandForAFewBlocks) {
-  TestCluster cluster({40 * kBlockElements + 10}, /*shards=*/1, /*servers=*/1);
   Mutex mutex;
   std::vector<uint64_t> counts;  // Of pieces,
   uint64_t largest = 0;          // and of a message.
+  TestCluster cluster({40 * kBlockElements + 10}, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPushRule([&](const PushRequest& request) {
     MutexLock lock(&mutex);
     uint64_t elements = 0;
@@ -463,9 +463,9 @@ testing::FakeParameterServer::PushRule NoteRowPieces(std::atomic<bool>* any) {
 }
 
 TEST_F(ParameterClientRowsTest, ServerThatDoesNotKnowRowsSendsAllAndGetsAll) {
+  std::atomic<bool> any_rows = false;
   TestCluster cluster(kTables, /*shards=*/3, /*servers=*/1);
   cluster.server(0).ForgetRows();
-  std::atomic<bool> any_rows = false;
   cluster.server(0).SetPushRule(NoteRowPieces(&any_rows));
   const auto client = cluster.NewClient();
   Values values;
@@ -481,8 +481,8 @@ TEST_F(ParameterClientRowsTest, ServerThatDoesNotKnowRowsSendsAllAndGetsAll) {
 
 // Nobody has said yet that it knows them.
 TEST_F(ParameterClientRowsTest, ServerThatWasNotPulledFromGetsAll) {
-  TestCluster cluster(kTables, /*shards=*/3, /*servers=*/1);
   std::atomic<bool> any_rows = false;
+  TestCluster cluster(kTables, /*shards=*/3, /*servers=*/1);
   cluster.server(0).SetPushRule(NoteRowPieces(&any_rows));
   const auto client = cluster.NewClient();
   ASSERT_EQ(PushGiven(&cluster, client.get(), 4, SomeRows()), absl::OkStatus());
@@ -492,6 +492,7 @@ TEST_F(ParameterClientRowsTest, ServerThatWasNotPulledFromGetsAll) {
 
 TEST_F(ParameterClientRowsTest, ServerThatWasReplacedByAnOlderOneGetsAllOnce) {
   for (const int shards : {1, 3}) {
+    std::atomic<bool> any_rows = false;
     TestCluster cluster(kTables, shards, /*servers=*/1);
     const auto client = cluster.NewClient();
     Learn(&cluster, client.get());
@@ -499,7 +500,6 @@ TEST_F(ParameterClientRowsTest, ServerThatWasReplacedByAnOlderOneGetsAllOnce) {
     ASSERT_EQ(PushGiven(&cluster, client.get(), 4, SomeRows()), absl::OkStatus());
     EXPECT_EQ(cluster.Stored(), Less(cluster.Zeros(), cluster.MakeValues(4), SomeRows()));
     EXPECT_EQ(cluster.server(0).counters().applied, shards);
-    std::atomic<bool> any_rows = false;
     cluster.server(0).SetPushRule(NoteRowPieces(&any_rows));
     ASSERT_EQ(PushGiven(&cluster, client.get(), 5, SomeRows()), absl::OkStatus());
     EXPECT_FALSE(any_rows) << "that is known from then on";

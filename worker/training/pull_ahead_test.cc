@@ -27,6 +27,8 @@ constexpr char kBegin[] = "begin pull newest";
 
 class PullAheadTest : public TrainerFixture {
  protected:
+  ~PullAheadTest() override { trainer_.reset(); }  // Before what its hooks use.
+
   static JobSpec Job(bool pull_ahead = true) {
     JobSpec spec = FakeJob();
     spec.mutable_asynchronous()->set_pull_ahead(pull_ahead);
@@ -68,8 +70,7 @@ TEST_F(PullAheadTest, ValuesMayComeBeforeTheStepIsComputed) {
 
 // The step that is under way needs none of it.
 TEST_F(PullAheadTest, MemoryThatIsLackingForAPullAheadIsNoErrorOfTheStepUnderWay) {
-  int begun = 0;
-  world_.on_begin_pull = [&begun] {
+  world_.on_begin_pull = [begun = 0]() mutable {
     if (++begun == 2) throw std::bad_alloc();
   };
   CountPullsInEachStep();
@@ -112,8 +113,7 @@ TEST_F(PullAheadTest, AModelWithoutAPlaceForTheNextValuesIsPulledAsEver) {
 
 // What was pulled for step 6 may lack steps that let step 3 go.
 TEST_F(PullAheadTest, AStepThatComesBeforeTheNextOneIsPulledAnew) {
-  bool first = true;
-  world_.between_gradients = [this, &first] {
+  world_.between_gradients = [this, first = true]() mutable {
     if (std::exchange(first, false)) trainer_->Handle(LeaseMessage(2, 3, 4));
     begun_.push_back(world_.log.EventsWith(kBegin).size());
   };
@@ -173,8 +173,7 @@ TEST_F(PullAheadTest, BatchesOfStepsThatDoNotComeMakeRoomForOthers) {
 }
 
 TEST_F(PullAheadTest, NothingIsPulledAheadOfAnEvaluation) {
-  bool first = true;
-  world_.on_train = [this, &first](const Batch&) {
+  world_.on_train = [this, first = true](const Batch&) mutable {
     if (std::exchange(first, false)) {
       trainer_->Handle(EvaluateMessage(7, "cut"));
       trainer_->Handle(LeaseMessage(2, 1, 2));
@@ -191,8 +190,7 @@ TEST_F(PullAheadTest, NothingIsPulledAheadOfAnEvaluation) {
 }
 
 TEST_F(PullAheadTest, WhatWasPulledOnARouteIsOfNoUseOnTheNext) {
-  bool first = true;
-  world_.between_gradients = [this, &first] {
+  world_.between_gradients = [this, first = true]() mutable {
     if (!std::exchange(first, false)) return;
     trainer_->Handle(RouteMessage(Job(), /*generation=*/2));
     trainer_->Handle(EvaluateMessage(7, "cut", /*generation=*/2));
@@ -212,8 +210,7 @@ TEST_F(PullAheadTest, WhatWasPulledOnARouteIsOfNoUseOnTheNext) {
 
 TEST_F(PullAheadTest, AFailedPullReturnsItsOwnStepsLease) {
   CountPullsInEachStep();
-  int pulls = 0;
-  world_.on_pull = [&pulls](const FakePull&) {
+  world_.on_pull = [pulls = 0](const FakePull&) mutable {
     return ++pulls == 2 ? absl::FailedPreconditionError("another generation") : absl::OkStatus();
   };
   StartJob(Job());

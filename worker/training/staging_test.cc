@@ -72,8 +72,7 @@ TEST_F(StagingTest, ABatchThatIsNotReadyIsNotWaitedForBeforeItsValuesAreThere) {
 // The world's model would not take another batch for it, wherever that stands.
 TEST_F(StagingTest, AStepThatMakesWayHasItsBatchStagedAgain) {
   HoldUpUntilRead(3, "read 5");
-  bool first = true;
-  world_.on_pull = [&first](const FakePull& pull) {
+  world_.on_pull = [first = true](const FakePull& pull) mutable {
     if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
     return absl::OkStatus();
   };

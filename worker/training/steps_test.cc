@@ -115,6 +115,7 @@ TEST_F(StepsTest, ActivitiesTellWhatIsDoneForAStep) {
   ASSERT_THAT(pushing, Not(IsEmpty()));
   EXPECT_EQ(pushing[0].kind(), Activity::PUSHING);
   EXPECT_EQ(pushing[0].step(), 7u);
+  trainer_.reset();  // Before what its hooks use.
 }
 
 // By these the coordinator sees which workers are slow.
@@ -165,8 +166,7 @@ TEST_F(StepsTest, GradientsLeaveWhileTheBackwardPassGoesOn) {
 }
 
 TEST_F(StepsTest, DropoutSeedIsAFunctionOfTheStep) {
-  int failures = 1;
-  world_.on_push = [&failures](uint64_t step) {
+  world_.on_push = [failures = 1](uint64_t step) mutable {
     return step == 1 && failures-- > 0 ? absl::AbortedError("voided") : absl::OkStatus();
   };
   StartJob(FakeJob());
@@ -284,6 +284,7 @@ TEST_F(StepsTest, DataThatCannotBeReadAreATryAgain) {
   trainer_->Handle(LeaseMessage(5, 1, 2));
   EXPECT_EQ(NextStep().step(), 1);
   EXPECT_THAT(world_.log.EventsWith("open "), SizeIs(2));
+  trainer_.reset();  // Before the flag.
 }
 
 TEST_F(StepsTest, DataThatHaveChangedAreOpenedAgain) {
@@ -304,6 +305,7 @@ TEST_F(StepsTest, DataThatHaveChangedAreOpenedAgain) {
   trainer_->Handle(LeaseMessage(5, 1, 2));
   EXPECT_EQ(NextStep().step(), 1);
   EXPECT_THAT(world_.log.EventsWith("open "), SizeIs(4));
+  trainer_.reset();  // Before the flag.
 }
 
 TEST_F(StepsTest, DataThatAnEvaluationFindsChangedAreOpenedAgain) {
@@ -353,8 +355,7 @@ TEST_F(StepsTest, StepsAfterOneWhosePushFailedAreNotTold) {
 
 // The pull alone was meant; with it went the pushes.
 TEST_F(StepsTest, PushesGoOnWhenAPullMakesWayForALowerStep) {
-  bool first = true;
-  world_.on_pull = [&first](const FakePull& pull) {
+  world_.on_pull = [first = true](const FakePull& pull) mutable {
     if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
     return absl::OkStatus();
   };
@@ -442,8 +443,7 @@ TEST_F(StepsTest, SynchronousVersionIsPulledAgainInANewGeneration) {
 
 // The lower step may be what the higher one's version waits for, of a worker that was lost.
 TEST_F(StepsTest, StepThatWaitsForItsVersionMakesWayForALowerOne) {
-  bool first = true;
-  world_.on_pull = [&first](const FakePull& pull) {
+  world_.on_pull = [first = true](const FakePull& pull) mutable {
     if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
     return absl::OkStatus();
   };
@@ -499,9 +499,8 @@ TEST_F(StepsTest, RowsOfASynchronousVersionArePulledForEachStep) {
 }
 
 TEST_F(StepsTest, RowsAreThoseOfTheStepThatMadeWay) {
-  bool first = true;
   world_.second_by_rows = true;
-  world_.on_pull = [&first](const FakePull& pull) {
+  world_.on_pull = [first = true](const FakePull& pull) mutable {
     if (pull.version == uint64_t{2} && std::exchange(first, false)) pull.wait_for_cancel();
     return absl::OkStatus();
   };

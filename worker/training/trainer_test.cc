@@ -294,8 +294,7 @@ TEST_F(TrainerTest, JobIdThatStandsForAnotherJobIsAnotherJob) {
 }
 
 TEST_F(TrainerTest, MemoryThatRunsOutIsATryElsewhere) {
-  bool out_of_memory = true;
-  world_.on_open = [&](const std::string&) -> absl::Status {
+  world_.on_open = [out_of_memory = true](const std::string&) mutable -> absl::Status {
     if (std::exchange(out_of_memory, false)) throw std::bad_alloc();
     return absl::OkStatus();
   };
@@ -501,6 +500,7 @@ TEST_F(TrainerTest, StopFinishesTheStepUnderWay) {
   EXPECT_EQ(message.lease_returned().step(), done);
   EXPECT_EQ(message.lease_returned().code(), 0);
   EXPECT_THAT(world_.log.EventsWith("push "), SizeIs(done));
+  trainer_.reset();  // It uses `stop`.
 }
 
 TEST_F(TrainerTest, MessagesAfterStopAreOfNoEffect) {
@@ -525,8 +525,7 @@ TEST_F(TrainerTest, ForgottenJobIsDroppedWithoutAWord) {
 }
 
 TEST_F(TrainerTest, WorkOfAnEarlierSessionIsDropped) {
-  bool first = true;
-  world_.on_pull = [&first](const FakePull& pull) {
+  world_.on_pull = [first = true](const FakePull& pull) mutable {
     if (std::exchange(first, false)) pull.wait_for_cancel();
     return absl::OkStatus();
   };
