@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/membership/fake_coordinator.h"
 #include "common/mutex.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protos/cluster.pb.h"
@@ -57,6 +58,7 @@ TEST_F(MembershipTest, RegistersSendsHeartbeatsAndLeaves) {
   EXPECT_EQ(registration.directory_id(), "directory");
   EXPECT_EQ(registration.incarnation(), 5);
   EXPECT_EQ(registration.address(), "host:1");
+  EXPECT_EQ(registration.version(), Version());
   ASSERT_EQ(registration.shards_size(), 1);
   EXPECT_EQ(registration.shards(0).version(), 3);
   coordinator_.SendWelcome(absl::Milliseconds(10));

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/membership/fake_coordinator.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
@@ -66,6 +67,7 @@ TEST_F(WorkerTest, RegistersWithWhatItIs) {
   EXPECT_EQ(registration.name(), "worker-5");
   EXPECT_EQ(registration.lease_slots(), 3);
   EXPECT_THAT(registration.device(), StartsWith("cpu/2 ("));
+  EXPECT_EQ(registration.version(), Version());
 }
 
 TEST_F(WorkerTest, SaysThatItWasWelcomed) {

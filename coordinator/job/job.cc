@@ -114,19 +114,25 @@ bool Job::HasShardOn(const std::string& directory_id, uint32_t shard) const {
   return IsPlacedOn(record_, directory_id, shard);
 }
 
-uint64_t Job::ShardsOn(const std::string& directory_id) const {
+void Job::AddPlaced(PlacedByDirectory* placed) const {
   MutexLock lock(&mutex_);
-  return std::count_if(record_.shards().begin(), record_.shards().end(),
-                       [&](const ShardPlacement& shard) {
-                         return shard.directory_id() == directory_id && !shard.dropped();
-                       });
+  for (const ShardPlacement& shard : record_.shards()) {
+    if (shard.dropped()) continue;
+    PlacedShards& there = (*placed)[shard.directory_id()];
+    if (there.server.empty()) {
+      there.server = shard.server();
+      there.address = shard.address();
+    }
+    ++there.shards;
+    there.elements += ElementsOf(shard);
+  }
 }
 
 uint64_t Job::ElementsOn(const std::string& directory_id) const {
   MutexLock lock(&mutex_);
   uint64_t elements = 0;
   for (const ShardPlacement& shard : record_.shards()) {
-    if (shard.directory_id() == directory_id && !shard.dropped()) elements += ElementsOf(shard);
+    if (!shard.dropped() && shard.directory_id() == directory_id) elements += ElementsOf(shard);
   }
   return elements;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -37,6 +38,16 @@ struct ShardNews {
   absl::Time silent_since = absl::InfiniteFuture();  // Since when nothing came of it.
 };
 
+// What is placed on a data directory of a ps server.
+struct PlacedShards {
+  std::string server;  // That had the directory last, and where.
+  std::string address;
+  uint64_t shards = 0;
+  uint64_t elements = 0;
+};
+// By the directory's id.
+using PlacedByDirectory = absl::flat_hash_map<std::string, PlacedShards>;
+
 // Thread-safe to read. Changes come from one thread at a time: the job's runner, and when that is
 // gone, whoever drops the shards of a job that has ended.
 class Job {
@@ -64,9 +75,9 @@ class Job {
   // See IsPlacedOn (shard_placement.h).
   bool HasShardOn(const std::string& directory_id, uint32_t shard) const
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // How many shards the directory of a ps server has.
-  uint64_t ShardsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of these.
+  // Adds what it has on each directory. A server that is named already stays.
+  void AddPlaced(PlacedByDirectory* placed) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the shards that are placed on a directory.
   uint64_t ElementsOn(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Changes the record and writes it to the journal. On an error of the journal nothing is changed.

@@ -74,11 +74,12 @@ ShardFacts FactsOf(uint32_t shard, const std::string& server, const ShardNews& n
 void AddMembers(const Job& job, const RunnerEnvironment& environment, ExplainFacts& facts) {
   const absl::Time now = environment.clock->Now();
   const absl::Duration period = environment.registry->heartbeat_period();
-  for (const MemberNews& member : environment.registry->News()) {
+  const MembersView view = environment.registry->View();
+  for (const MemberNews& member : view.there) {
     facts.members[member.id] = FactsOf(member, job.id(), now, period);
   }
   const absl::Time began = FromTimestamp(facts.status.started());
-  for (const Departure& gone : environment.registry->Departures()) {
+  for (const Departure& gone : view.gone) {
     // It did no step of it.
     if (gone.is_worker && gone.at < began) continue;
     facts.departures.push_back({.name = gone.name,

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/job_state.h"
 #include "common/proto_duration.h"
 #include "common/version.h"
@@ -13,63 +14,117 @@
 namespace millrace::coordinator {
 namespace {
 
-using Jobs = std::vector<std::shared_ptr<Job>>;
-
-// What a worker tells may name anything.
-std::set<std::string> JobsOf(const MemberNews& worker, const Jobs& jobs) {
-  std::set<std::string> told;
-  for (const Activity& activity : worker.activities) told.insert(activity.job_id());
-  std::set<std::string> ids;
-  for (const auto& job : jobs) {
-    if (told.contains(job->id()) && !HasEnded(job->state())) ids.insert(job->id());
+class MemberLister {
+ public:
+  MemberLister(const RunnerEnvironment& environment, const std::vector<std::shared_ptr<Job>>& jobs)
+      : registry_(*environment.registry),
+        view_(registry_.View()),
+        now_(environment.clock->Now()) {  // After what it is compared with.
+    for (const auto& job : jobs) {
+      job->AddPlaced(&placed_);
+      if (!HasEnded(job->state())) not_ended_.insert(job->id());
+    }
+    std::sort(view_.there.begin(), view_.there.end(),
+              [](const MemberNews& a, const MemberNews& b) { return a.name < b.name; });
   }
-  return ids;
-}
 
-MemberReport ReportOf(const MemberNews& member, const Jobs& jobs, absl::Time now) {
-  MemberReport report;
-  report.set_name(member.name);
-  report.set_version(member.version);
-  *report.mutable_since() = ToProto(now - member.joined);
-  *report.mutable_silent() = ToProto(now - member.heard);
-  if (member.is_worker) {
-    report.set_device(member.device);
-    if (member.device_use) *report.mutable_device_use() = *member.device_use;
-    for (const std::string& id : JobsOf(member, jobs)) report.add_job_ids(id);
+  ListMembersResponse List() {
+    ListMembersResponse list;
+    for (const MemberNews& member : view_.there) {
+      *(member.is_worker ? list.add_workers() : list.add_ps_servers()) = ReportOf(member);
+    }
+    for (const Departure& gone : view_.gone) *list.add_departed() = ReportOf(gone);
+    AddAbsent(&list);
+    list.set_coordinator_version(Version());
+    *list.mutable_coordinator_since() = ToProto(now_ - registry_.began());
+    *list.mutable_heartbeat_period() = ToProto(registry_.heartbeat_period());
+    return list;
+  }
+
+ private:
+  MemberReport ReportOf(const MemberNews& member) {
+    MemberReport report;
+    report.set_name(member.name);
+    report.set_version(member.version);
+    *report.mutable_since() = ToProto(now_ - member.joined);
+    *report.mutable_silent() = ToProto(now_ - member.heard);
+    report.set_draining(member.draining);
+    if (member.is_worker) {
+      report.set_device(member.device);
+      if (member.device_use) *report.mutable_device_use() = *member.device_use;
+      for (const std::string& id : JobsOf(member)) report.add_job_ids(id);
+    } else {
+      report.set_address(member.address);
+      report.set_directory_id(member.directory_id);
+      TakePlaced(&report);
+    }
     return report;
   }
-  report.set_address(member.address);
-  for (const auto& job : jobs) {
-    report.set_shards(report.shards() + job->ShardsOn(member.directory_id));
-    report.set_elements(report.elements() + job->ElementsOn(member.directory_id));
-  }
-  return report;
-}
 
-DepartedMember ReportOf(const Departure& gone, absl::Time now) {
-  DepartedMember report;
-  report.set_name(gone.name);
-  report.set_is_worker(gone.is_worker);
-  *report.mutable_since() = ToProto(now - gone.at);
-  report.set_reason(gone.reason);
-  return report;
-}
+  DepartedMember ReportOf(const Departure& gone) {
+    DepartedMember report;
+    report.set_name(gone.name);
+    report.set_is_worker(gone.is_worker);
+    *report.mutable_since() = ToProto(now_ - gone.at);
+    report.set_reason(gone.reason);
+    report.set_in_good_order(gone.in_good_order);
+    report.set_address(gone.address);
+    report.set_directory_id(gone.directory_id);
+    TakePlaced(&report);
+    return report;
+  }
+
+  // What a worker tells may name anything.
+  std::set<std::string> JobsOf(const MemberNews& worker) const {
+    std::set<std::string> ids;
+    for (const Activity& activity : worker.activities) {
+      if (not_ended_.contains(activity.job_id())) ids.insert(activity.job_id());
+    }
+    return ids;
+  }
+
+  // What is left in `placed_` is placed on servers that are in no list yet.
+  template <typename Report>
+  void TakePlaced(Report* report) {
+    const auto placed = placed_.find(report->directory_id());
+    if (placed == placed_.end()) return;
+    report->set_shards(placed->second.shards);
+    report->set_elements(placed->second.elements);
+    placed_.erase(placed);
+  }
+
+  // Servers that hold shards before all others, by name.
+  void AddAbsent(ListMembersResponse* list) {
+    for (const auto& [directory_id, placed] : placed_) {
+      DepartedMember& absent = *list->add_departed();
+      absent.set_name(placed.server);
+      absent.set_address(placed.address);
+      absent.set_directory_id(directory_id);
+      absent.set_shards(placed.shards);
+      absent.set_elements(placed.elements);
+    }
+    auto& departed = *list->mutable_departed();
+    const auto first =
+        std::stable_partition(departed.begin(), departed.end(),
+                              [](const DepartedMember& gone) { return gone.shards() > 0; });
+    std::sort(departed.begin(), first, [](const DepartedMember& a, const DepartedMember& b) {
+      return std::make_pair(a.name(), a.directory_id()) <
+             std::make_pair(b.name(), b.directory_id());
+    });
+  }
+
+  const MemberRegistry& registry_;
+  MembersView view_;
+  const absl::Time now_;
+  PlacedByDirectory placed_;
+  absl::flat_hash_set<std::string> not_ended_;
+};
 
 }  // namespace
 
-ListMembersResponse ListMembers(const RunnerEnvironment& environment, const Jobs& jobs) {
-  std::vector<MemberNews> members = environment.registry->News();
-  const std::vector<Departure> departures = environment.registry->Departures();
-  std::sort(members.begin(), members.end(),
-            [](const MemberNews& a, const MemberNews& b) { return a.name < b.name; });
-  const absl::Time now = environment.clock->Now();  // After what it is compared with.
-  ListMembersResponse list;
-  for (const MemberNews& member : members) {
-    *(member.is_worker ? list.add_workers() : list.add_ps_servers()) = ReportOf(member, jobs, now);
-  }
-  for (const Departure& gone : departures) *list.add_departed() = ReportOf(gone, now);
-  list.set_coordinator_version(Version());
-  return list;
+ListMembersResponse ListMembers(const RunnerEnvironment& environment,
+                                const std::vector<std::shared_ptr<Job>>& jobs) {
+  return MemberLister(environment, jobs).List();
 }
 
 }  // namespace millrace::coordinator

@@ -1,6 +1,7 @@
 #include "coordinator/membership/member_registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -68,12 +69,16 @@ absl::Status CheckPs(const RegisterPs& ps) {
 // For people; a name that is no job's finds none.
 std::vector<Activity> ActivitiesOf(const Heartbeat& heartbeat) {
   const int count = std::min(heartbeat.activities_size(), kMaxActivities);
-  return {heartbeat.activities().begin(), heartbeat.activities().begin() + count};
+  std::vector<Activity> activities(heartbeat.activities().begin(),
+                                   heartbeat.activities().begin() + count);
+  for (Activity& activity : activities) activity.DiscardUnknownFields();
+  return activities;
 }
 
 // Nothing, where it cannot be true.
 absl::optional<DeviceUse> DeviceUseOf(const Heartbeat& heartbeat) {
-  const DeviceUse& use = heartbeat.device_use();
+  DeviceUse use = heartbeat.device_use();
+  use.DiscardUnknownFields();
   const bool is_share = use.busy() >= 0 && use.busy() <= 1;
   if (!is_share || use.memory() == 0 || use.memory_used() > use.memory()) return absl::nullopt;
   return use;
@@ -91,7 +96,7 @@ std::string CopiesOfOneDirectory(const RegisterPs& ps, const RegisterPs& holder)
 }  // namespace
 
 MemberRegistry::MemberRegistry(absl::Duration heartbeat_period, Clock* clock)
-    : heartbeat_period_(heartbeat_period), clock_(clock) {}
+    : heartbeat_period_(heartbeat_period), clock_(clock), began_(clock->Now()) {}
 
 absl::StatusOr<uint64_t> MemberRegistry::AddWorker(const RegisterWorker& registration,
                                                    std::shared_ptr<MemberLink> link) {
@@ -212,7 +217,10 @@ absl::StatusOr<uint64_t> MemberRegistry::Add(Member member) {
     replaced = RemoveReplaced(member);
     member.joined = member.heard = clock_->Now();
     id = ++last_id_;
-    std::erase_if(departures_, [&name](const Departure& gone) { return gone.name == name; });
+    std::erase_if(departures_, [&member](const Departure& gone) {
+      return gone.name == member.name() ||
+             (!gone.is_worker && gone.directory_id == member.ps.directory_id());
+    });
     // Under the lock, so that nothing is sent before it.
     CoordinatorMessage welcome;
     *welcome.mutable_welcome()->mutable_heartbeat_period() = ToProto(heartbeat_period_);
@@ -244,6 +252,7 @@ absl::Status MemberRegistry::Receive(uint64_t id, const MemberMessage& message) 
       member->second.told = member->second.heard;
       return absl::OkStatus();
     }
+    if (message.kind_case() == MemberMessage::kDraining) member->second.draining = true;
     if (member->second.is_worker) worker = {id, member->second.worker};
     if (!member->second.is_worker) ps = {id, member->second.ps};
   }
@@ -295,8 +304,15 @@ void MemberRegistry::RememberDeparture(const Member& member, absl::string_view r
                           .is_worker = member.is_worker,
                           .at = clock_->Now(),
                           .reason = std::string(reason.data(), reason.size()),
-                          .in_good_order = reason == kLeaves});
-  if (departures_.size() > kMaxDepartures) departures_.pop_back();
+                          .in_good_order = reason == kLeaves,
+                          .address = member.ps.address(),
+                          .directory_id = member.ps.directory_id()});
+  if (departures_.size() <= kMaxDepartures) return;
+  // Workers that were replaced, one after the other, say less than one that was lost.
+  const auto in_order = std::find_if(departures_.rbegin(), departures_.rend(),
+                                     [](const Departure& gone) { return gone.in_good_order; });
+  departures_.erase(in_order == departures_.rend() ? departures_.end() - 1
+                                                   : std::next(in_order).base());
 }
 
 std::vector<Departure> MemberRegistry::Departures() const {
@@ -304,24 +320,28 @@ std::vector<Departure> MemberRegistry::Departures() const {
   return {departures_.begin(), departures_.end()};
 }
 
-std::vector<MemberNews> MemberRegistry::News() const {
+MembersView MemberRegistry::View() const {
   MutexLock lock(&mutex_);
-  std::vector<MemberNews> news;
+  MembersView view;
+  view.there.reserve(members_.size());
   for (const auto& [id, member] : members_) {
-    news.push_back({.id = id,
-                    .name = member.name(),
-                    .is_worker = member.is_worker,
-                    .version = member.is_worker ? member.worker.version() : member.ps.version(),
-                    .address = member.ps.address(),
-                    .directory_id = member.ps.directory_id(),
-                    .device = member.worker.device(),
-                    .joined = member.joined,
-                    .heard = member.heard,
-                    .activities = member.activities,
-                    .device_use = member.device_use,
-                    .told = member.told});
+    view.there.push_back(
+        {.id = id,
+         .name = member.name(),
+         .is_worker = member.is_worker,
+         .version = member.is_worker ? member.worker.version() : member.ps.version(),
+         .address = member.ps.address(),
+         .directory_id = member.ps.directory_id(),
+         .device = member.worker.device(),
+         .joined = member.joined,
+         .heard = member.heard,
+         .draining = member.draining,
+         .activities = member.activities,
+         .device_use = member.device_use,
+         .told = member.told});
   }
-  return news;
+  view.gone.assign(departures_.begin(), departures_.end());
+  return view;
 }
 
 void MemberRegistry::ExpireSilent(absl::Duration late) {

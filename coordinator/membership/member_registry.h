@@ -52,6 +52,7 @@ struct MemberNews {
   std::string device;        // Of a worker.
   absl::Time joined;
   absl::Time heard;
+  bool draining = false;
   std::vector<Activity> activities;
   absl::optional<DeviceUse> device_use;
   absl::Time told;  // When it told them.
@@ -64,6 +65,16 @@ struct Departure {
   absl::Time at;
   std::string reason;
   bool in_good_order = false;  // It said that it leaves.
+  std::string address;         // Of a ps server.
+  std::string directory_id;    // Of a ps server.
+};
+
+// At one moment.
+struct MembersView {
+  std::vector<MemberNews> there;
+  // Those that have not come back under their names, or on their directories, the newest first; the
+  // last few.
+  std::vector<Departure> gone;
 };
 
 // Is told what happens, from several threads and outside the registry's lock, so that it may call
@@ -91,6 +102,8 @@ class MemberRegistry final : public Outbox {
 
   absl::Duration heartbeat_period() const { return heartbeat_period_; }
   absl::Duration silence_limit() const { return 3 * heartbeat_period_; }
+  // When it was made.
+  absl::Time began() const { return began_; }
 
   // Not owned; must outlive the registry or be replaced by nullptr. REQUIRES: no member yet.
   void SetObserver(MemberObserver* observer) { observer_ = observer; }
@@ -131,9 +144,9 @@ class MemberRegistry final : public Outbox {
   // Those that are there, in the order of their arrival.
   std::vector<WorkerMember> Workers() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<PsMember> PsServers() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of those that are there.
-  std::vector<MemberNews> News() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of those that have not come back under their names, the newest first; the last few.
+  MembersView View() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of those that are there; of those that are gone.
+  std::vector<MemberNews> News() const { return View().there; }
   std::vector<Departure> Departures() const ABSL_LOCKS_EXCLUDED(mutex_);
   // By the directory that it serves; nothing if it is not there.
   absl::optional<PsMember> FindPs(absl::string_view directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -148,6 +161,7 @@ class MemberRegistry final : public Outbox {
     absl::Time heard;
     bool forgiven = false;  // Its silence, since it was heard.
     bool spoke = false;     // Since it registered.
+    bool draining = false;
     std::vector<Activity> activities;
     absl::optional<DeviceUse> device_use;
     absl::Time told = absl::InfinitePast();
@@ -179,6 +193,7 @@ class MemberRegistry final : public Outbox {
 
   const absl::Duration heartbeat_period_;
   Clock* const clock_;
+  const absl::Time began_;
   MemberObserver* observer_ = nullptr;
 
   mutable Mutex mutex_;  // Before the links' locks.

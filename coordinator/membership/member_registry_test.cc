@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -279,6 +280,28 @@ TEST_F(MemberRegistryTest, TellsWhatWorkersComputeOn) {
   use.set_busy(std::numeric_limits<double>::quiet_NaN());
   ASSERT_TRUE(registry_.Receive(*id, heartbeat).ok());
   EXPECT_FALSE(registry_.News()[0].device_use.has_value()) << "what cannot be true is not told";
+}
+
+// Workers that are replaced one after the other, each under a name of its own, hid what was lost.
+TEST_F(MemberRegistryTest, WhoLeftIsForgottenBeforeWhoWasLost) {
+  registry_.Remove(*registry_.AddWorker(Worker("lost"), link_), "the stream broke");
+  MemberMessage leaving;
+  leaving.mutable_leaving();
+  for (int i = 0; i < 100; ++i) {
+    const auto id = registry_.AddWorker(Worker(absl::StrCat("replaced-", i)), link_);
+    ASSERT_TRUE(registry_.Receive(*id, leaving).ok());
+  }
+  std::vector<Departure> gone = registry_.Departures();
+  ASSERT_THAT(gone, SizeIs(64));
+  EXPECT_EQ(gone.front().name, "replaced-99");
+  EXPECT_EQ(gone.back().name, "lost");
+  for (int i = 0; i < 100; ++i) {
+    registry_.Remove(*registry_.AddWorker(Worker(absl::StrCat("flaps-", i)), link_), "it broke");
+  }
+  gone = registry_.Departures();
+  ASSERT_THAT(gone, SizeIs(64));
+  EXPECT_EQ(gone.front().name, "flaps-99");
+  EXPECT_EQ(gone.back().name, "flaps-36");
 }
 
 TEST_F(MemberRegistryTest, SilentMembersExpireAfterThreePeriods) {

@@ -113,7 +113,7 @@ TEST_F(JobsServiceTest, CallsAreRefusedUntilJobsHaveBeenTakenUp) {
   ListMembersResponse members;
   EXPECT_EQ(service_->ListMembers(&context, &who, &members).error_code(),
             grpc::StatusCode::UNAVAILABLE)
-      << "those of its earlier life may not have come back";
+      << "the jobs that have shards on them are not known yet";
 
   table_->Resume();
   service_->Open();

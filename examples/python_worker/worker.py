@@ -157,7 +157,8 @@ class Worker:
         said = None
         while not self._stopping.is_set():
             session = Session(self._coordinator, pb.RegisterWorker(
-                name=self._name, incarnation=self._incarnation, lease_slots=1, device="numpy/1"))
+                name=self._name, incarnation=self._incarnation, lease_slots=1, device="numpy/1",
+                version="example"))
             try:
                 for message in session.answers:
                     self._receive(session, message)

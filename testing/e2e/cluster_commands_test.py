@@ -65,6 +65,7 @@ class ClusterCommandsTest(unittest.TestCase):
             deadline = time.monotonic() + harness.DEADLINE
             while job not in (members := self.members(cluster)).get("worker-0", {}).get("jobs", []):
                 self.assertLess(time.monotonic(), deadline, members)
+                time.sleep(0.01)
             self.assertEqual(set(members), {"coordinator", "ps-0", "ps-1", "worker-0"})
             for member in members.values():
                 self.assertTrue(member["is_there"])
@@ -76,10 +77,19 @@ class ClusterCommandsTest(unittest.TestCase):
 
             self.assertEqual(cluster.workers[0].terminate(), 0)
             gone = self.members(cluster)["worker-0"]
-            self.assertEqual((gone["is_there"], gone["role"], gone["reason"]), (False, "worker", "leaves"))
+            self.assertEqual((gone["is_there"], gone["role"], gone["in_good_order"]), (False, "worker", True))
             text = cluster.millrace("members").stdout
             self.assertIn("no worker is there; start one", text)
             self.assertIn("worker-0", text)
+
+            # Whom its jobs lack a coordinator tells that has never seen it.
+            cluster.ps[1].kill()
+            cluster.coordinator.kill()
+            cluster.coordinator = cluster.start_coordinator()
+            missing = self.members(cluster)["ps-1"]
+            self.assertFalse(missing["is_there"])
+            self.assertNotIn("gone_seconds", missing)
+            self.assertEqual(missing["shards"], 2)
 
     def test_an_unknown_job_is_said_to_be_unknown(self):
         with harness.Cluster(ps=1, workers=0) as cluster:
