@@ -136,8 +136,8 @@ absl::StatusOr<std::vector<Journal::Entry>> Journal::ReadJobs() const {
           absl::StrCat("--data_dir ", directory_, ": the entry ", key, " cannot be read"));
     }
     MILLRACE_RETURN_IF_ERROR(CheckKnown(directory_, entry.record));
-    entry.events = Count(EventsKey(entry.record.number()));
-    entry.step = Count(StepKey(entry.record.number()));
+    MILLRACE_ASSIGN_OR_RETURN(entry.events, Count(EventsKey(entry.record.number())));
+    MILLRACE_ASSIGN_OR_RETURN(entry.step, Count(StepKey(entry.record.number())));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -166,12 +166,16 @@ absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events, uint64_t
       /*sync=*/false);
 }
 
-// 0 where there is none.
-uint64_t Journal::Count(const std::string& key) const {
+// 0 where there is none. Not where it cannot be read: numbers would be used twice.
+absl::StatusOr<uint64_t> Journal::Count(const std::string& key) const {
   const auto text = database_->Get(key);
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, text.status()));
   uint64_t count = 0;
-  const bool counted = text.ok() && text->has_value() && absl::SimpleAtoi(**text, &count);
-  return counted ? count : 0;
+  if (text->has_value() && !absl::SimpleAtoi(**text, &count)) {
+    return absl::DataLossError(
+        absl::StrCat("--data_dir ", directory_, ": the entry ", key, " cannot be read"));
+  }
+  return count;
 }
 
 absl::Status Journal::Put(Values values, bool sync) {

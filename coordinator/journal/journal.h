@@ -32,8 +32,8 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& directory,
                                                        const RocksDatabaseOptions& options = {});
 
-  // All jobs, in the order of submission. DATA_LOSS: an entry cannot be read. FAILED_PRECONDITION:
-  // a newer program has written it, and a job that has not ended asks for what this one does not
+  // All jobs, in the order of submission. DATA_LOSS: an entry is damaged. FAILED_PRECONDITION: a
+  // newer program has written it, and a job that has not ended asks for what this one does not
   // know.
   absl::StatusOr<std::vector<Entry>> ReadJobs() const;
 
@@ -56,7 +56,7 @@ class Journal {
   // Puts all of them, by key, or none.
   using Values = std::vector<std::pair<std::string, std::string>>;
   absl::Status Put(Values values, bool sync);
-  uint64_t Count(const std::string& key) const;
+  absl::StatusOr<uint64_t> Count(const std::string& key) const;
 
   const std::string directory_;
   const std::unique_ptr<DirectoryLock> lock_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/storage/directory_lock.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
@@ -135,6 +136,96 @@ TEST_F(JournalTest, DirectoryWithOtherFilesIsRefused) {
   std::ofstream(directory_ + "/thesis.txt") << "unsaved";
   ExpectRefused();
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/CURRENT"));
+}
+
+// It held no journal yet, and nothing else.
+TEST_F(JournalTest, DirectoryOfAStartThatWasKilledAtOnceIsTaken) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ + "/" + kLockFile);
+  {
+    const auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+  }
+  // Or a little later: RocksDB has begun.
+  std::filesystem::remove_all(directory_);
+  std::filesystem::create_directories(directory_);
+  for (const char* const name : {kLockFile, "LOCK", "LOG", "IDENTITY"}) {
+    std::ofstream(directory_ + "/" + name);
+  }
+  const auto journal = Journal::Open(directory_);
+  EXPECT_TRUE(journal.ok()) << journal.status();
+}
+
+// Copies are made without locks.
+TEST_F(JournalTest, CopyWithoutLocksIsTaken) {
+  {
+    const auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE((*journal)->Write(Record(1, "job")).ok());
+  }
+  std::filesystem::remove(directory_ + "/LOCK");
+  std::filesystem::remove(directory_ + "/" + kLockFile);
+  const auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  EXPECT_THAT((*journal)->ReadJobs().value(), SizeIs(1));
+}
+
+// A job that is left out would be unknown, and its shards would go.
+TEST_F(JournalTest, RecordThatIsNoneIsDataLoss) {
+  {
+    const auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE((*journal)->Write(Record(1, "job")).ok());
+  }
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(rocksdb::Options(), directory_, &db).ok());
+  const std::string key = "job/00000000000000000001";
+  std::string value;
+  EXPECT_TRUE(db->Get(rocksdb::ReadOptions(), key, &value).ok());
+  EXPECT_TRUE(db->Put(rocksdb::WriteOptions(), key, "no record").ok());
+  delete db;
+  const auto journal = Journal::Open(directory_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  const absl::Status status = (*journal)->ReadJobs().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the entry " + key));
+}
+
+// Numbers of events began anew, so that somebody who watched heard of no later ones.
+TEST_F(JournalTest, CountsThatCannotBeReadAreAnErrorAndNotNone) {
+  {
+    const auto journal = Journal::Open(directory_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE((*journal)->Write(Record(1, "job")).ok());
+    ASSERT_TRUE((*journal)->WriteEvents(1, 17, 400).ok());
+  }
+  // As far from what else is read as among many jobs.
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(rocksdb::Options(), directory_, &db).ok());
+  for (const char* const between : {"events/1", "step/"}) {
+    EXPECT_TRUE(db->Put(rocksdb::WriteOptions(), between, std::string(1 << 16, 'a')).ok());
+  }
+  delete db;
+  bool fired = true;
+  int failed = 0;
+  for (uint64_t read = 0; fired && !HasFailure(); ++read) {
+    SCOPED_TRACE(absl::StrCat("read ", read));
+    const auto files = std::make_shared<FaultFileSystem>();
+    const auto journal = Journal::Open(directory_, {.file_system = files});
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    files->ArmRead(read);
+    const auto entries = (*journal)->ReadJobs();
+    fired = files->fired();
+    files->Heal();
+    if (!entries.ok()) {
+      ++failed;
+      continue;
+    }
+    ASSERT_THAT(*entries, SizeIs(1));
+    EXPECT_EQ(entries->front().events, 17u);
+    EXPECT_EQ(entries->front().step, 400u);
+  }
+  EXPECT_GE(failed, 1) << "nothing was read";
 }
 
 TEST_F(JournalTest, FileInPlaceOfTheDirectoryIsRefused) {
