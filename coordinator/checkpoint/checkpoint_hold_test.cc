@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -109,6 +110,31 @@ TEST_F(CheckpointHoldTest, FileThatSomebodyRemovedIsHeldAgainWhenItIsNeeded) {
   ASSERT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
   EXPECT_THAT(std::string(first_.Take("job 'a-1'", /*makes_directory=*/true).message()),
               HasSubstr("is held by job 'b-1'"));
+}
+
+TEST_F(CheckpointHoldTest, WhoHasLostTheFileLeavesThatOfAnotherOneWhenItReleases) {
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  std::filesystem::remove(file_);
+  ASSERT_TRUE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+  first_.Release();
+  EXPECT_TRUE(std::filesystem::exists(file_));
+  CheckpointHold third(RealFileSystem(), directory_);
+  EXPECT_THAT(WhoHolds(third.Take("job 'c-1'", /*makes_directory=*/true)),
+              HasSubstr("is held by job 'b-1'"));
+}
+
+// A job tries for as long as it is held off.
+TEST_F(CheckpointHoldTest, OneThatIsHeldOffKeepsNoFileOpen) {
+  const auto count_open = [] {
+    const std::filesystem::directory_iterator open("/proc/self/fd");
+    return std::distance(begin(open), end(open));
+  };
+  ASSERT_TRUE(first_.Take("job 'a-1'", /*makes_directory=*/true).ok());
+  const auto before = count_open();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(second_.Take("job 'b-1'", /*makes_directory=*/true).ok());
+  }
+  EXPECT_EQ(count_open(), before);
 }
 
 // It let go of a good lock then. A directory that is a link to itself stands for a disk in trouble.

@@ -241,6 +241,10 @@ TEST_F(CheckpointerBestTest, AnotherOneThatHangsIsWaitedForAMinute) {
   ASSERT_TRUE(result);
   EXPECT_THAT(std::string(result->status().message()), HasSubstr("it waits for ps-1"));
   EXPECT_EQ(shards_.cancelled, 0);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_THAT(Numbers(), ElementsAre(1)) << "it goes on";
+  EXPECT_EQ(checkpointer_->TakeEnded().at(0).error(), "");
 }
 
 // A large one takes longer.
@@ -388,6 +392,16 @@ TEST_F(CheckpointerHangingBestTest, OneThatIsThereIsTheBestThoughWhatIsOldDoesNo
   EXPECT_EQ(Manifest(2).best().checkpoint().number(), 2u);
   EXPECT_EQ(checkpointer_->newest()->step(), 30u);
   EXPECT_FALSE(checkpointer_->TakeBest());
+}
+
+// The one before goes for it.
+TEST_F(CheckpointerHangingBestTest, OneThatCountsWhenTheGenerationEndsStays) {
+  BeginCommit(&HangingManifests::hangs_at_removal);
+  checkpointer_->Detach("ps-1 went");
+  Attach(30);
+  Answer();
+  EXPECT_THAT(Numbers(), ElementsAre(2));
+  EXPECT_EQ(checkpointer_->newest()->step(), 30u);
 }
 
 // Its manifest said that it is the best one, of an evaluation that nobody took.

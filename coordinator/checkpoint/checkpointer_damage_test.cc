@@ -118,6 +118,44 @@ TEST_F(CheckpointerTest, OfThoseThatTheJobWentBehindOnlyDamagedOnesGo) {
   EXPECT_THAT(Numbers(), ElementsAre(1, 3, 4));
 }
 
+// They are not the job's to remove, nor is one that may yet be read.
+TEST_F(CheckpointerTest, DamagedOnesOfAnEarlierJobAndThoseThatCannotBeReadStay) {
+  shards_.job_id = owner_.job_id = "j-0";
+  OpenIdle();
+  At(40);
+  Request();
+  WriteOne();
+  shards_.job_id = owner_.job_id = kSavedJob;
+  owner_.earlier_job_ids = {"j-0"};
+  OpenIdle();
+  At(20);
+  Request();
+  WriteOne();
+  OpenIdle();
+  EXPECT_EQ(checkpointer_->newest()->number(), 2u) << "the other one is no state of the job";
+  std::filesystem::resize_file(directory_ + "/000002/manifest.json", 10);
+  checkpointer_->Detach("the data directory of ps-1 is gone");
+  Attach(10, /*damaged=*/{1, 2});
+  AwaitIdle();
+  At(30);
+  Request();
+  WriteOne();
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(CheckpointerTest, ThatTheNewestCannotBeReadIsToldByTheNextLifeOfTheCoordinator) {
+  OpenIdle();
+  for (const uint64_t step : {10, 20, 30}) {
+    At(step);
+    Request();
+    WriteOne();
+  }
+  std::filesystem::resize_file(directory_ + "/000003/manifest.json", 10);
+  OpenIdle();
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("/000003/manifest.json"));
+  EXPECT_EQ(checkpointer_->newest()->number(), 2u);
+}
+
 // The restarted coordinator took the damaged one for the newest state, and saved nothing before
 // the job was past it.
 TEST_F(CheckpointerTest, ADamagedOneIsNoStateOfTheJobInALaterLifeOfTheCoordinator) {

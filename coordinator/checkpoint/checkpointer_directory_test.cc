@@ -41,6 +41,24 @@ class CommittingFileSystem final : public rocksdb::FileSystemWrapper {
   const std::function<void()> before_;
 };
 
+// Has no room for a folder until this one is gone.
+class FullFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  explicit FullFileSystem(const std::string& garbage)
+      : rocksdb::FileSystemWrapper(RealFileSystem()), garbage_(garbage) {}
+  const char* Name() const override { return "FullFileSystem"; }
+  rocksdb::IOStatus CreateDir(const std::string& path, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override {
+    if (std::filesystem::exists(garbage_ + "/shard-00000.json")) {
+      return rocksdb::IOStatus::NoSpace("a full disk");
+    }
+    return FileSystemWrapper::CreateDir(path, options, debug);
+  }
+
+ private:
+  const std::string garbage_;
+};
+
 // Does not answer while its gate is shut.
 class HangingFileSystem final : public rocksdb::FileSystemWrapper {
  public:
@@ -188,6 +206,144 @@ TEST_F(CheckpointerTest, GivingOneUpTouchesNothingOfAnotherJob) {
   EXPECT_EQ(FilesOf("000002"), written);
 }
 
+// Whoever took it wrote nothing, and may be gone.
+TEST_F(CheckpointerTest, ADirectoryWithoutCheckpointsBecomesTheJobsWhoeverItWas) {
+  const CheckpointFiles other(RealFileSystem(), spec_.checkpoints(), {"j-0", {}});
+  ASSERT_TRUE(other.Begin(1, 2, /*is_first=*/true, {}).ok());
+  std::ofstream(directory_ + "/000001/shard-00000.json") << "{}";
+  OpenIdle();
+  EXPECT_EQ(checkpointer_->trouble(), "");
+  EXPECT_THAT(FilesOf("000001"), ElementsAre("shard-00000.json")) << "the other one may write yet";
+  At(10);
+  const auto asked = Request();
+  WriteOne();
+  EXPECT_EQ((*asked)->value().number(), 2u);
+  EXPECT_EQ(CheckpointDirectory(RealFileSystem(), directory_).Owner().value(), kSavedJob);
+}
+
+TEST_F(CheckpointerTest, ThatAnotherJobHasTakenTheDirectoryIsToldByTheNextLifeOfTheCoordinator) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  ASSERT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+  OpenIdle();
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("was taken by job 'j-2'"));
+}
+
+TEST_F(CheckpointerTest, ADiskThatIsFullOfWhatNobodyNeedsIsClearedForTheNextOne) {
+  OpenIdle();
+  At(10);
+  Request();
+  AwaitWriting();
+  ASSERT_TRUE(WriteFakeShard(*shards_.request, SpecOf(0), shards_.states[0]).ok());
+  checkpointer_.reset();  // Its coordinator was killed.
+  shards_.request.reset();
+  const auto full = std::make_shared<FullFileSystem>(directory_ + "/000001");
+  const CheckpointFiles files(full, spec_.checkpoints(), owner_);
+  const auto begun = files.Begin(/*at_least=*/1, /*shards=*/2, /*is_first=*/false, {});
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->number, 2u);
+  EXPECT_THAT(Folders(), ElementsAre("000002"));
+}
+
+// It stayed a checkpoint where the coordinator died then, and one before had gone for it.
+TEST_F(CheckpointerTest, OneThatIsNoneWhenItsManifestIsThereIsTakenBackAtOnce) {
+  spec_.mutable_checkpoints()->set_keep(1);
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  const auto commit = [this](const CheckpointFiles& files, CommitDecision* decision) {
+    WriteCheckpointRequest request;
+    request.set_directory(directory_);
+    request.set_checkpoint(
+        files.Begin(/*at_least=*/2, /*shards=*/2, /*is_first=*/false, {}).value().number);
+    CheckpointManifest manifest = Manifest(1);
+    manifest.set_number(request.checkpoint());
+    manifest.set_step(20);
+    shards_.SetStates(20);
+    for (uint32_t i = 0; i < 2; ++i) {
+      *manifest.mutable_shards(static_cast<int>(i)) =
+          WriteFakeShard(request, SpecOf(i), shards_.states[i]).value();
+    }
+    return files.Commit(&manifest, {.before = 1, .decision = decision}).status();
+  };
+  CommitDecision decision;
+  const CheckpointFiles given_up(std::make_shared<CommittingFileSystem>([&] { decision.GiveUp(); }),
+                                 spec_.checkpoints(), owner_);
+  const absl::Status cancelled = commit(given_up, &decision);
+  EXPECT_TRUE(absl::IsCancelled(cancelled)) << cancelled;
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+
+  const CheckpointFiles taken(
+      std::make_shared<CommittingFileSystem>([this] {
+        EXPECT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("j-2").ok());
+      }),
+      spec_.checkpoints(), owner_);
+  const absl::Status lost = commit(taken, nullptr);
+  EXPECT_TRUE(IsAnotherRuns(lost)) << lost;
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+TEST_F(CheckpointerTest, GivingUpWhatCannotBeReadIsAnError) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  std::filesystem::resize_file(directory_ + "/000001/manifest.json", 10);
+  const std::vector<std::string> written = FilesOf("000001");
+  const CheckpointFiles files(RealFileSystem(), spec_.checkpoints(), owner_);
+  EXPECT_FALSE(files.GiveUp(1).ok());
+  EXPECT_EQ(FilesOf("000001"), written);
+}
+
+// What is nearly done when the job ends counts, and who asked for it hears of it.
+TEST_F(CheckpointerTest, OneThatIsBeingCommittedWhenTheJobEndsIsWaitedFor) {
+  Gate gate;
+  Open(std::make_shared<CommittingFileSystem>([&gate] { gate.Pass(); }));
+  AwaitIdle();
+  At(10);
+  const auto asked = Request();
+  AwaitWriting();
+  shards_.Write();
+  Advance();
+  gate.AwaitSomebody();
+  checkpointer_->Detach("the job was cancelled");
+  const int wakes = Wakes();
+  gate.Open();
+  AwaitWake(wakes);
+  checkpointer_->Close(absl::UnavailableError("the job was cancelled"));
+  checkpointer_->TellRequests();
+  ASSERT_TRUE(asked->has_value());
+  EXPECT_EQ((*asked)->value().number(), 1u);
+  EXPECT_EQ(checkpointer_->TakeEnded().at(0).error(), "");
+  EXPECT_THAT(Numbers(), ElementsAre(1));
+}
+
+// Its state was not the job's any more when it was there.
+TEST_F(CheckpointerTest, TheEndThatIsCommittedWhenItsShardsHaveGoneIsSavedAgain) {
+  Gate gate;
+  Open(std::make_shared<CommittingFileSystem>([&gate] { gate.Pass(); }));
+  AwaitIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  shards_.Write();
+  Advance();
+  gate.AwaitSomebody();
+  checkpointer_->Detach("ps-1 went");
+  Attach(990);
+  At(990);
+  gate.Open();
+  AwaitIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_TRUE(Manifest(2).ended());
+}
+
 // All checkpoints of a job went with a directory that was unmounted, and nobody heard of it.
 TEST_F(CheckpointerTest, ThatTheOneBeforeIsNotThereAnyMoreIsTold) {
   OpenIdle();
@@ -314,6 +470,10 @@ TEST_F(CheckpointerTest, ANewJobIsRefusedADirectoryThatHasCheckpoints) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("has checkpoints of job 'j-1'"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("restore.directory"));
+  std::filesystem::resize_file(directory_ + "/000001/manifest.json", 10);
+  const absl::Status unreadable = CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr);
+  EXPECT_EQ(unreadable.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(unreadable.message()), HasSubstr("checkpoints that cannot be read"));
   spec_.mutable_restore()->set_directory(directory_);
   EXPECT_TRUE(CheckNewOwner(RealFileSystem(), spec_, /*hold=*/nullptr).ok());
   spec_.mutable_restore()->set_directory(directory_ + "/");

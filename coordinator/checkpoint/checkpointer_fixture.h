@@ -182,6 +182,18 @@ class CheckpointerTest : public ::testing::Test {
       }
     }
   }
+  int Wakes() {
+    MutexLock lock(&mutex_);
+    return wakes_;
+  }
+  // Waits until something has ended since there were so many wakes, and does not look at it.
+  void AwaitWake(int wakes) {
+    const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(60);
+    MutexLock lock(&mutex_);
+    while (wakes_ == wakes) {
+      ASSERT_FALSE(Clock::Real()->WaitUntil(&woken_, &mutex_, deadline)) << "nothing ends";
+    }
+  }
   void AwaitIdle() {
     AwaitThat([this] { return !checkpointer_->under_way(); });
   }

@@ -1,5 +1,8 @@
 // Which states are saved, by a job's mode and at its end.
+#include <atomic>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/checkpoint/checkpoint_reader.h"
@@ -61,12 +64,69 @@ TEST_F(CheckpointerTest, SynchronousShardsThatMissedTheVersionAreAskedForOneAhea
   AtVersion(60, {32});
   Advance();
   EXPECT_TRUE(checkpointer_->awaits_cut());
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 50u) << "they may have it, and say so later";
   clock_.Advance(absl::Seconds(6));
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 80u);
+  AtVersion(81, {32});
   Advance();
   EXPECT_EQ(checkpointer_->wanted_version(), 80u);
   AtVersion(81, {32, 80});
   WriteCut(80);
   EXPECT_EQ(Manifest(1).step(), 160u);
+}
+
+// One that has not come to it yet will have it.
+TEST_F(CheckpointerTest, TheVersionIsAskedForUntilAllShardsHavePassedIt) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(100);
+  OpenIdle();
+  AtVersion(60, {32});
+  shards_.states[1].set_version(49);
+  situation_.shards = shards_.states;
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  clock_.Advance(absl::Seconds(6));
+  Advance();
+  EXPECT_EQ(checkpointer_->wanted_version(), 50u);
+}
+
+TEST_F(CheckpointerTest, ASynchronousOneThatIsDueByTimeIsOfWhatIsDoneByThen) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  spec_.mutable_checkpoints()->set_every_steps(400);
+  OpenIdle();
+  clock_.Advance(absl::Minutes(11));
+  AtVersion(60, {32, 59});
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  EXPECT_EQ(checkpointer_->wanted_version(), 80u);
+  AtVersion(64, {32, 59, 64});
+  WriteCut(64);
+}
+
+// It must not go before the shards have opened it; then it may.
+TEST_F(CheckpointerTest, ACutIsHeldFromWhenItIsChosenUntilItIsOpened) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  std::atomic<bool> hangs{false};
+  start_thread_ = [&hangs](const std::function<void()>& run) {
+    return hangs ? std::thread([] {}) : std::thread(run);
+  };
+  OpenIdle();
+  AtVersion(60, {32, 60});
+  Request();
+  hangs = true;
+  Advance();
+  ASSERT_TRUE(checkpointer_->held_cut()) << "the folder is being made";
+  EXPECT_EQ(checkpointer_->held_cut()->version(), 60u);
+  hangs = false;
+  OpenIdle();
+  Request();
+  AwaitWriting();
+  EXPECT_TRUE(checkpointer_->held_cut());
+  clock_.Advance(absl::Seconds(11));
+  Advance();
+  EXPECT_FALSE(checkpointer_->held_cut());
 }
 
 TEST_F(CheckpointerTest, ARequestOfASynchronousJobIsForWhatIsDoneByThen) {
@@ -144,6 +204,24 @@ TEST_F(CheckpointerTest, ABarrierThatNobodyComesToIsNotWaitedForByWhoWantsToStop
   Advance();
   EXPECT_FALSE(checkpointer_->WantsBarrier());
   EXPECT_EQ((*asked)->status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CheckpointerTest, ABarrierIsWaitedForWhileSomebodyCanComeToIt) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  OpenIdle();
+  At(60);
+  Request("ps-1 stops", /*urgent=*/true);
+  Advance();
+  clock_.Advance(absl::Minutes(10));
+  Advance();
+  EXPECT_TRUE(checkpointer_->WantsBarrier());
+}
+
+TEST_F(CheckpointerTest, AnExactJobWithoutAPeriodOfStepsHasNoBarrierBeforeItsEnd) {
+  spec_.mutable_checkpoints()->set_exact(true);
+  OpenIdle();
+  EXPECT_EQ(checkpointer_->BarrierFrom(1), kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayBeDueAt(100));
 }
 
 // Two checkpoints of one state took the places of two states among those that are kept.
@@ -401,6 +479,73 @@ TEST_F(CheckpointerTest, TheEndOfASynchronousJobIsTheCutThatWasFlushed) {
   EXPECT_FALSE(checkpointer_->MayEnd(cut));
   WriteCut(kSavedSteps / 2);
   EXPECT_TRUE(checkpointer_->MayEnd(cut));
+}
+
+// The state that was saved is not the job's any more.
+TEST_F(CheckpointerTest, TheEndIsSavedAgainWhereStepsAreRunAgainAfterIt) {
+  OpenIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  checkpointer_->Detach("ps-1 went");
+  Attach(990);
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_EQ(Manifest(2).step(), kSavedSteps);
+  checkpointer_->Detach("ps-1 went");
+  Attach(990);
+  At(990);
+  Request();
+  WriteOne();
+  EXPECT_EQ(Manifest(3).step(), 990u) << "it is not at its end any more";
+}
+
+// A job whose last state lacked steps would have ended as if nothing were missing.
+TEST_F(CheckpointerTest, TheEndIsNotSavedOfShardsThatLackSteps) {
+  OpenIdle();
+  At(kSavedSteps);
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  AwaitWriting();
+  shards_.SetStates(990);
+  shards_.Write();
+  AwaitIdle();
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  EXPECT_THAT(checkpointer_->TakeEnded().at(0).error(), HasSubstr("not exactly those before 1000"));
+  EXPECT_THAT(Numbers(), IsEmpty());
+}
+
+TEST_F(CheckpointerTest, WhatIsDueAtTheEndIsTheEnd) {
+  OpenIdle();
+  At(kSavedSteps);
+  const auto asked = Request();
+  clock_.Advance(absl::Minutes(11));
+  Advance();
+  EXPECT_FALSE(checkpointer_->under_way());
+  EXPECT_FALSE(checkpointer_->MayEnd(absl::nullopt));
+  WriteOne();
+  EXPECT_TRUE(Manifest(1).ended());
+  EXPECT_EQ((*asked)->value().number(), 1u);
+}
+
+// One that waited for its cut kept the job from ending for minutes.
+TEST_F(CheckpointerTest, TheEndDoesNotWaitForWhatWaitsForACut) {
+  spec_.mutable_synchronous()->set_replicas(2);
+  OpenIdle();
+  AtVersion(60, {32});
+  const auto asked = Request();
+  Advance();
+  EXPECT_TRUE(checkpointer_->awaits_cut());
+  AtVersion(kSavedSteps / 2, {});
+  CutName cut;
+  cut.set_epoch(2);
+  cut.set_version(kSavedSteps / 2);
+  EXPECT_FALSE(checkpointer_->MayEnd(cut));
+  WriteCut(kSavedSteps / 2);
+  EXPECT_TRUE(checkpointer_->MayEnd(cut));
+  EXPECT_EQ((*asked)->value().step(), kSavedSteps);
 }
 
 // The minute passed while the one before was written, and the job ended without its last one.

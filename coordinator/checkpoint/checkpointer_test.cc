@@ -1,5 +1,6 @@
 #include "coordinator/checkpoint/checkpointer.h"
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -84,6 +85,18 @@ TEST_F(CheckpointerTest, AStateThatIsSavedIsNotSavedAgain) {
   EXPECT_EQ((*asked)->value().number(), 1u);
 }
 
+// The shards have step 12 as well, of another worker.
+TEST_F(CheckpointerTest, AStateThatHasMoreStepsThanTheOneThatIsSavedIsSaved) {
+  OpenIdle();
+  At(10);
+  Request();
+  WriteOne();
+  situation_.applied = 11;
+  const auto asked = Request();
+  WriteOne();
+  EXPECT_EQ((*asked)->value().number(), 2u);
+}
+
 TEST_F(CheckpointerTest, OldOnesGo) {
   spec_.mutable_checkpoints()->set_keep(2);
   OpenIdle();
@@ -93,6 +106,55 @@ TEST_F(CheckpointerTest, OldOnesGo) {
     WriteOne();
   }
   EXPECT_THAT(Numbers(), ElementsAre(3, 4));
+}
+
+TEST_F(CheckpointerTest, OneOfEachPeriodStaysForEver) {
+  spec_.mutable_checkpoints()->set_keep(1);
+  spec_.mutable_checkpoints()->mutable_keep_one_every()->set_seconds(20 * 60);
+  OpenIdle();
+  for (uint64_t step = 1; step <= 5; ++step) {
+    At(step);
+    clock_.Advance(absl::Minutes(10));
+    WriteOne();
+  }
+  EXPECT_THAT(Numbers(), ElementsAre(1, 3, 5));
+}
+
+// Also in the next life of the coordinator, which knows it from the manifest.
+TEST_F(CheckpointerTest, OneMayTakeSeveralTimesAsLongAsTheNewestTook) {
+  const auto write_for = [this](absl::Duration time) {
+    At(situation_.watermark + 10);
+    Request();
+    AwaitWriting();
+    clock_.Advance(time);
+    Advance();
+    ASSERT_TRUE(shards_.request) << "it was given up";
+    shards_.Write();
+    AwaitIdle();
+  };
+  OpenIdle();
+  write_for(absl::Minutes(9));
+  EXPECT_EQ(FromProto(Manifest(1).took()), absl::Minutes(9));
+  EXPECT_GT(checkpointer_->newest()->bytes(), 0u);
+  write_for(absl::Minutes(30));
+  OpenIdle();
+  write_for(absl::Minutes(100));
+  EXPECT_THAT(Numbers(), ElementsAre(1, 2, 3));
+}
+
+// A disk that fails for a moment says nothing of what is on it.
+TEST_F(CheckpointerTest, WhereTheDirectoryCannotBeReadTheNewestIsWhatItWas) {
+  newest_.set_directory(directory_);
+  newest_.set_number(4);
+  newest_.set_step(250);
+  std::filesystem::create_directory(directory_);
+  const auto files = std::make_shared<FaultFileSystem>();
+  files->ArmRead(0);
+  Open(files);
+  AwaitIdle();
+  EXPECT_THAT(checkpointer_->trouble(), HasSubstr("cannot list"));
+  ASSERT_TRUE(checkpointer_->newest());
+  EXPECT_EQ(checkpointer_->newest()->number(), 4u);
 }
 
 TEST_F(CheckpointerTest, OneThatAShardCannotWriteIsGivenUpAndLeavesNothing) {
