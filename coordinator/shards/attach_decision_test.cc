@@ -155,6 +155,7 @@ TEST(AttachDecisionTest, BarrierIsReachedWhenExactlyTheStepsBeforeItAreApplied) 
   EXPECT_EQ(StateAtBarrier(WithSteps(4, {5, 6, 7}), 8), BarrierState::kMissing);
   EXPECT_EQ(StateAtBarrier(WithSteps(9), 8), BarrierState::kBeyond);
   EXPECT_EQ(StateAtBarrier(WithSteps(8, {9}), 8), BarrierState::kBeyond);
+  EXPECT_EQ(StateAtBarrier(WithSteps(4, {6, 8}), 8), BarrierState::kBeyond);
   EXPECT_EQ(StateAtBarrier(WithSteps(0), 8), BarrierState::kMissing);
   const BarrierCheck check = CheckBarrier({WithSteps(8), WithSteps(0)}, 8);
   EXPECT_EQ(check.state, BarrierState::kMissing);

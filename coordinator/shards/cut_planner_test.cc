@@ -55,6 +55,16 @@ void MeasureVersions(CutPlanner* planner, uint64_t first, absl::Time start) {
   planner->Observe(At(first + 10, first + 11), start + absl::Seconds(6));
 }
 
+// The one that is behind would have passed it without having heard of it.
+TEST(CutPlannerTest, VersionThatOneShardHasPassedIsAskedForUntilAllHave) {
+  CutPlanner planner(absl::Seconds(10));
+  planner.Start(At(60, 49), /*catch_up=*/0, absl::UnixEpoch());
+  planner.Want(50);
+  EXPECT_EQ(planner.Plan(3, absl::UnixEpoch()).also_at(), 50u);
+  planner.Observe(At(60, 50), absl::UnixEpoch() + absl::Seconds(1));
+  EXPECT_EQ(planner.Plan(3, absl::UnixEpoch()).also_at(), 0u);
+}
+
 TEST(CutPlannerTest, FirstCutsComeSoonAndThenMoreRarelyUpToThePeriod) {
   const absl::Time start = absl::UnixEpoch();
   CutPlanner planner(absl::Seconds(10));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "coordinator/membership/silent_link.h"
+#include "coordinator/testing/gate.h"
 #include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -69,8 +70,18 @@ class ConfusedServer final : public ParameterServerAdmin::Service {
   const std::string& address() const { return address_; }
 
  private:
-  grpc::Status GetShard(grpc::ServerContext* /*context*/, const GetShardRequest* /*request*/,
+  grpc::Status GetShard(grpc::ServerContext* /*context*/, const GetShardRequest* request,
                         ShardStatus* response) override {
+    return AnswerOf(request->directory_id(), response);
+  }
+  grpc::Status CreateShard(grpc::ServerContext* /*context*/, const CreateShardRequest* request,
+                           ShardStatus* response) override {
+    return AnswerOf(request->directory_id(), response);
+  }
+  grpc::Status AnswerOf(const std::string& directory_id, ShardStatus* response) {
+    if (directory_id != "d0") {
+      return {grpc::StatusCode::UNAVAILABLE, "directory_id: of another server"};
+    }
     *response = answer_;
     return grpc::Status::OK;
   }
@@ -100,6 +111,46 @@ TEST_F(ShardGroupTest, AnswerAboutAnotherShardOrJobIsAnError) {
                                        answer.shard(), " of job '", answer.job_id(), "'")));
     EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0"));
   }
+}
+
+// A server may be back at its address with another directory.
+TEST_F(ShardGroupTest, ShardIsMadeAndLookedAtInItsOwnDirectory) {
+  const ConfusedServer server(AnswerAbout("j-1", 0));
+  ShardGroup group(JobAt(server.address()), &registry_);
+  ASSERT_EQ(group.Locate(), "");
+  const auto made = group.Bring(/*generation=*/1, /*all=*/true);
+  EXPECT_TRUE(made.ok()) << made.status();
+  const auto there = group.Get();
+  EXPECT_TRUE(there.ok()) << there.status();
+}
+
+// Its end was not waited for.
+TEST_F(ShardGroupTest, WhatServersThatAreThereDoNotDoIsAnError) {
+  const ConfusedServer server(AnswerAbout("j-1", 0));
+  ShardGroup group(JobAt(server.address()), &registry_);
+  ASSERT_EQ(group.Locate(), "");
+  EXPECT_FALSE(group.Fence(/*generation=*/2).ok());
+  EXPECT_FALSE(group.UnpinCut(/*generation=*/2, "checkpoint-1").ok());
+}
+
+TEST_F(ShardGroupTest, ShardThatWasNeverLocatedIsNotThere) {
+  ShardGroup group(JobAt("127.0.0.1:1"), &registry_);
+  const absl::Status status = group.Get().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is not there"));
+}
+
+// Nobody looked at the answers before something else happened.
+TEST_F(ShardGroupTest, EndOfAPollIsTold) {
+  Gate told;
+  const ConfusedServer server(AnswerAbout("j-1", 0));
+  ShardGroup group(JobAt(server.address()), &registry_);
+  ASSERT_EQ(group.Locate(), "");
+  group.StartPoll(absl::nullopt, [&told] { told.Open(); });
+  told.Pass();
+  const auto poll = group.TakePoll();
+  ASSERT_TRUE(poll);
+  EXPECT_TRUE(poll->errors[0].ok()) << poll->errors[0];
 }
 
 // Everybody counted up to it.

@@ -15,10 +15,12 @@ JobRecord JobOfTwoVariables(int64_t elements) {
   record.mutable_spec()->mutable_synchronous()->set_replicas(3);
   record.mutable_spec()->mutable_optimizer()->mutable_sgd();
   record.mutable_spec()->set_seed(8);
+  record.mutable_spec()->mutable_cuts()->mutable_period()->set_seconds(7);
   for (const int64_t size : {int64_t{10}, elements}) {
     VariableSpec& variable = *record.mutable_plan()->add_variables();
     variable.set_name(size == 10 ? "bias" : "kernel");
     variable.add_shape(size);
+    if (size == 10) variable.mutable_update()->mutable_frozen();
   }
   return record;
 }
@@ -47,6 +49,9 @@ TEST(ShardMakingTest, ShardIsToldWhatItHolds) {
   EXPECT_EQ(spec.slices(0).slice().length(), 250u);
   EXPECT_EQ(spec.slices(0).shape(0), 1000);
   EXPECT_FALSE(spec.slices(0).initial_value().has_stored());
+  EXPECT_FALSE(spec.slices(0).has_update());
+  EXPECT_TRUE(making.SpecOf(0, Holding(0, 0, 10)).slices(0).update().has_frozen());
+  EXPECT_EQ(spec.cut_period().seconds(), 7);
 }
 
 TEST(ShardMakingTest, VariablesThatTheWarmStartNamesBeginAsItsTensors) {

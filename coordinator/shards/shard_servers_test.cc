@@ -96,19 +96,26 @@ TEST_F(ShardServersTest, ShardIsWhereItsDirectoryIsServed) {
 
 TEST_F(ShardServersTest, ServerThatIsBackWithoutItsDirectoryHasLostIt) {
   JoinAsBefore(0);
-  Join("ps-1", "another", "127.0.0.1:9999");
+  const uint64_t another = Join("ps-1", "another", "127.0.0.1:9999");
   EXPECT_EQ(servers_.Locate(),
             "ps-1 (127.0.0.1:2221), which is back with another data directory (start it on its old "
             "one, or cancel the job)");
   EXPECT_TRUE(servers_.HasLostDirectory(1));
   EXPECT_FALSE(servers_.HasLostDirectory(0));
   EXPECT_TRUE(servers_.only_directories_are_lost());
+  registry_.Remove(another, "it stops");
+  JoinAsBefore(1);
+  EXPECT_EQ(servers_.Locate(), "");
+  EXPECT_FALSE(servers_.HasLostDirectory(1)) << "it is back";
 }
 
 TEST_F(ShardServersTest, WhereAnotherIsGoneNotOnlyDirectoriesAreLost) {
   Join("ps-1", "another", "127.0.0.1:9999");
   EXPECT_THAT(servers_.Locate(), HasSubstr("ps-0 (127.0.0.1:2220), gone, ps-1"));
   EXPECT_FALSE(servers_.only_directories_are_lost());
+  JoinAsBefore(0);
+  servers_.Locate();
+  EXPECT_TRUE(servers_.only_directories_are_lost());
 }
 
 TEST_F(ShardServersTest, JobThatHasEndedIsNotToBeCancelled) {

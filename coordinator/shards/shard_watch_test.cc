@@ -69,6 +69,30 @@ TEST_F(ShardWatchTest, PollThatWasBegunBeforeSaysNothing) {
   EXPECT_FALSE(ShardWatch().has_begun());
 }
 
+// What was of another generation, or before we stood still, is no trouble in a row with this one.
+TEST_F(ShardWatchTest, OneIsUnservedSinceThisGenerationBeganAndWeWatchedWithoutABreak) {
+  const absl::Status error = absl::UnavailableError("nobody listens");
+  watch_.NoteAnswers(SecondFails(error), At(1));
+  watch_.NoteAnswers(SecondFails(error), At(20));
+  ASSERT_TRUE(watch_.UnservedLongest());
+  EXPECT_EQ(watch_.UnservedLongest()->shard, 1u);
+  EXPECT_EQ(watch_.UnservedLongest()->since, At(1));
+  EXPECT_EQ(watch_.UnservedLongest()->last, At(20));
+  watch_.NoteAnswers(SecondFails(error), At(60));
+  EXPECT_EQ(watch_.UnservedLongest()->since, At(60));
+  watch_.Start(kWatchedGeneration + 1, kWatchedEpoch, TwoShards());
+  EXPECT_FALSE(watch_.UnservedLongest());
+}
+
+TEST_F(ShardWatchTest, OneThatDoesNotAnswerHidesNoneThatIsNotOurs) {
+  ShardGroup::Poll poll = Answered();
+  poll.errors[0] = absl::UnavailableError("nobody listens");
+  EXPECT_EQ(WhyNotOurs(poll), "");
+  poll.shards[1].set_generation(kWatchedGeneration + 4);
+  EXPECT_EQ(WhyNotOurs(poll),
+            "shard 1 on ps-1 is at generation 9, which this coordinator did not set");
+}
+
 TEST_F(ShardWatchTest, NewsAreWhatShardsSaidLast) {
   EXPECT_EQ(watch_.news()[1].status->version(), 0u) << "when training began";
   EXPECT_TRUE(watch_.NoteAnswers(Answered(/*version=*/7), At(1)));
