@@ -286,6 +286,15 @@ TEST_F(PlacedElsewhereTest, JobThatHasNoRoomThereWaits) {
   EXPECT_THAT(job_->Status().message(), HasSubstr("needs more memory than there is"));
 }
 
+TEST_F(PlacedElsewhereTest, ServerThatCannotDropWhatIsLeftThereIsLeft) {
+  MakeLeftover();
+  servers_[1]->set_on_drop([] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk"); });
+  const absl::Time begin = clock_.Now();
+  EXPECT_TRUE(Attach(absl::Hours(1))) << "it is to be placed again";
+  EXPECT_GE(clock_.Now() - begin, environment_.restore_grace);
+  EXPECT_THAT(job_->record().shards(), IsEmpty());
+}
+
 // It did not make way for others where another server had another trouble.
 TEST_F(AttacherTest, ErrorThatPassesDoesNotHideThatThereIsNoMemory) {
   for (int i = 0; i < kServers; ++i) Join(i);
@@ -407,6 +416,70 @@ TEST_F(AttacherTest, JobWhoseShardNoServerMakesInTimeEndsAfterAWhileAndNamesOne)
               AllOf(HasSubstr("CreateShard of shard"), HasSubstr("its disk does not answer")));
   EXPECT_GE(clock_.Now() - begin, environment_.member_timeout);
   EXPECT_EQ(CountOf("no other ps server could make it", NoticesOf(*job_)), 1);
+}
+
+// What is to be made again goes first, which did not work either.
+TEST_F(AttacherTest, ShardWhoseServerCannotDropWhatItHasIsMadeOnAnotherOneAfterTheGrace) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  const auto unserved = [] { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk"); };
+  servers_[1]->set_on_drop(unserved);
+  servers_[1]->set_on_get(unserved);
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  EXPECT_TRUE(end.ok()) << end;
+  EXPECT_GE(clock_.Now() - begin, environment_.restore_grace);
+  EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
+  EXPECT_THAT(job_->record().shards(1).server(), AnyOf("ps-0", "ps-2"));
+}
+
+// It waited for half a day, since another one was there, which did not answer either.
+TEST_F(AttacherTest, ShardGoesToAServerThatFailedBeforeWhereAllOthersFailNow) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  std::atomic<bool> fails[kServers] = {false, true, false};
+  for (int i = 0; i < kServers; ++i) {
+    const auto call = [&fails, i] {
+      return fails[i] ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk") : grpc::Status::OK;
+    };
+    servers_[i]->set_on_drop(call);
+    servers_[i]->set_on_get(call);
+  }
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] {
+    EndAfter(begin, absl::Hours(1));
+    if (job_->record().shards(1).server() == "ps-1") return;
+    for (int i = 0; i < kServers; ++i) fails[i] = i != 1;
+  });
+  EXPECT_TRUE(end.ok()) << end;
+  EXPECT_EQ(job_->record().shards(1).server(), "ps-1");
+}
+
+TEST_F(AttacherTest, ShardAtAStrangersGenerationIsDroppedAndMade) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  CreateShardRequest request;
+  request.mutable_spec()->set_job_id(kNewJob);
+  request.mutable_spec()->set_shard(1);
+  request.set_generation(1000);
+  ShardStatus status;
+  ASSERT_TRUE(servers_[1]->CreateShard(nullptr, &request, &status).ok());
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  EXPECT_TRUE(end.ok()) << end;
+  EXPECT_GT(job_->record().generation(), 1000u);
+  EXPECT_TRUE(servers_[1]->SpecOf(kNewJob, 1)->has_restore());
+}
+
+TEST_F(AttacherTest, JobEndsWhereAServerRefusesToDropWhatItHas) {
+  for (int i = 0; i < kServers; ++i) Join(i);
+  LoseAllShards();
+  servers_[1]->set_on_drop(
+      [] { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such job_id"); });
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("no such job_id"));
 }
 
 // The record's remake goes when the shards are made, before people are told.

@@ -160,12 +160,14 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
   const std::string& directory = shards.placements()[failed].directory_id();
   if (now < look_again_) return false;
   avoided_.Avoid(directory, AvoidedServers::kHangs);
-  if (Servers().empty()) {  // The others may be back by now.
+  MILLRACE_ASSIGN_OR_RETURN(const bool has_others,
+                            AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_));
+  if (!has_others) {  // Those that were avoided before may be well by now.
     avoided_.Clear();
     avoided_.Avoid(directory, AvoidedServers::kHangs);
+    MILLRACE_RETURN_IF_ERROR(
+        AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_).status());
   }
-  MILLRACE_RETURN_IF_ERROR(
-      AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_).status());
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
     if (shards.placements()[shard].directory_id() != directory) continue;
     losses.lost[shard] = losses.moves[shard] = true;
