@@ -79,9 +79,9 @@ class EvaluatorTest : public testing::Test {
   }
 
   // The state after the next step is to be evaluated.
-  void Begin() {
+  void Begin(bool may_be_last = false) {
     ASSERT_TRUE(ps_.Push(kEvaluatedJob, 0, kGeneration, step_++).ok());
-    const auto pinned = evaluator_->Begin(step_, kGeneration);
+    const auto pinned = evaluator_->Begin(step_, kGeneration, may_be_last);
     ASSERT_TRUE(pinned.ok()) << pinned.status();
     ASSERT_TRUE(evaluator_->under_way());
     ++evaluation_;
@@ -133,9 +133,10 @@ class EvaluatorTest : public testing::Test {
   std::vector<uint64_t> workers_;
   Evaluated told_;  // The newest.
 
- private:
   static constexpr uint64_t kGeneration = 1;
+  uint64_t EvaluationId() const { return kGeneration << 32 | evaluation_; }
 
+ private:
   JobRecord Record() const {
     JobRecord record;
     record.set_job_id(kEvaluatedJob);
@@ -145,8 +146,6 @@ class EvaluatorTest : public testing::Test {
     record.add_shards()->set_directory_id(ps_.directory_id());
     return record;
   }
-
-  uint64_t EvaluationId() const { return kGeneration << 32 | evaluation_; }
 
   FakePs ps_{"ps-0"};
   SilentOutbox outbox_;
@@ -168,6 +167,29 @@ TEST_F(EvaluatorTest, WhatComesLateForOneEvaluationDoesNotTakeThePinsOfTheNext) 
   EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 2u);
 }
 
+TEST_F(EvaluatorTest, StateThatIsNotOfTheStepsBeforeItIsNotEvaluated) {
+  AddWorkers(1);
+  const auto pinned = evaluator_->Begin(/*step=*/1, kGeneration);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  EXPECT_EQ(pinned->state, BarrierState::kMissing);
+  EXPECT_FALSE(evaluator_->under_way());
+  EXPECT_THAT(Asked(), IsEmpty());
+}
+
+// A worker answers twice where it has not heard that it was heard.
+TEST_F(EvaluatorTest, ResultThatComesAgainIsNoOther) {
+  AddWorkers(1);
+  Begin();
+  EvaluationReport report{workers_[0], {}, "worker-x"};
+  report.result.set_evaluation_id(EvaluationId());
+  (*report.result.mutable_metrics())["loss"] = 0.5;
+  const auto is_told = [&] { return evaluator_->OnResult(report).value().has_value(); };
+  EXPECT_TRUE(is_told());
+  EXPECT_FALSE(is_told()) << "it is being saved, perhaps";
+  evaluator_->End();
+  EXPECT_FALSE(is_told());
+}
+
 TEST_F(EvaluatorTest, ConfusionMatricesAreToldAtTheJobsEndAlone) {
   AddWorkers(1);
   for (uint64_t i = 1; i <= kEvaluations; ++i) {
@@ -176,6 +198,16 @@ TEST_F(EvaluatorTest, ConfusionMatricesAreToldAtTheJobsEndAlone) {
     EXPECT_EQ(told_.metrics().at("eval_loss"), 0.5);
     EXPECT_EQ(told_.confusion_matrices_size(), i == kEvaluations ? 1 : 0);
   }
+}
+
+TEST_F(EvaluatorTest, ConfusionMatricesAreToldWhereTheJobMayEnd) {
+  AddWorkers(1);
+  Begin(/*may_be_last=*/true);
+  Answer(workers_[0]);
+  EXPECT_EQ(told_.confusion_matrices_size(), 1);
+  Begin();
+  Answer(workers_[0]);
+  EXPECT_EQ(told_.confusion_matrices_size(), 0);
 }
 
 // The time that its worker was waited for counted as the evaluation's, and the next one's patience

@@ -57,9 +57,11 @@ class MoverTest : public OneShardFixture {
 TEST_F(MoverTest, ServerThatDoesNotServeANewJobForLongIsLeft) {
   EXPECT_FALSE(LeaveAfterFailuresFor(environment_.restore_grace - absl::Seconds(30)));
   EXPECT_EQ(job_->record().shards_size(), 1);
+  EXPECT_TRUE(environment_.memory_turn->Take(job_->id()));
   clock_.Advance(absl::Seconds(30));
   EXPECT_TRUE(LeaveAfterAFailure());
   ExpectPlacedNowhere();
+  EXPECT_TRUE(environment_.memory_turn->Take("another")) << "it has made nothing any more";
   EXPECT_THAT(server_.Shards(job_->id()), IsEmpty());
   EXPECT_TRUE(mover_.avoided().Contains(server_.directory_id()));
   EXPECT_FALSE(mover_.avoided().Contains(other_.directory_id()));

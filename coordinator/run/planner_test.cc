@@ -261,6 +261,19 @@ TEST_F(PlannerTest, WorkersThatSayThatTheyLeaveAreNotLost) {
   EXPECT_THAT(lost_, testing::IsEmpty());
 }
 
+TEST_F(PlannerTest, WorkerThatIsLostWhileAnotherOneLeavesIsLost) {
+  auto id = std::make_shared<uint64_t>(0);
+  *id = AddWorker("a", [this, id](PlanResult&) {
+    planner_.OnLeaving({*id + 1, RegisterWorker()});
+    registry_.Remove(*id, "no heartbeat");
+    planner_.OnMembersChanged();
+    return false;
+  });
+  AddWorker("b", Plans);
+  EXPECT_TRUE(Plan().ok());
+  EXPECT_THAT(lost_, testing::ElementsAre("a"));
+}
+
 TEST_F(PlannerTest, SilentWorkerTimesOut) {
   AddWorker("a", [&](PlanResult&) {
     clock_.Advance(absl::Minutes(11));
@@ -274,6 +287,7 @@ TEST_F(PlannerTest, SilentWorkerTimesOut) {
 
 TEST_F(PlannerTest, AnswersOfOthersAreIgnored) {
   AddWorker("a", [&](PlanResult& result) {
+    Plans(result);
     planner_.OnPlanResult({99, RegisterWorker()}, result);
     clock_.Advance(absl::Minutes(11));
     return false;
