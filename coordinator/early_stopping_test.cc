@@ -326,6 +326,28 @@ TEST_F(EarlyStoppingTest, AnEvaluationWhoseStateIsLostBeforeItIsKeptDoesNotCount
   ExpectBestIsKept(status, step, least);
 }
 
+// Another run takes the directory while the second one is under way.
+TEST_F(EarlyStoppingTest, AnEvaluationWhoseStateCannotBeKeptDoesNotCount) {
+  FakeWorkerScript script = Finds({{10, 0.5}, {20, 0.4}, {30, 0.3}});
+  script.evaluation_loss = [this, finds = script.evaluation_loss](const Evaluate& evaluate) {
+    const double loss = finds(evaluate);
+    if (loss == 0.4) {
+      EXPECT_TRUE(CheckpointDirectory(RealFileSystem(), directory_).SetOwner("other-1").ok());
+    }
+    return loss;
+  };
+  cluster_.AddWorker(script);
+  const std::string job = cluster_.Submit(KeepingJob(30)).value();
+  const JobStatus status = cluster_.AwaitEnd(job);
+  EXPECT_EQ(status.state(), FAILED) << "its end is not in its directory";
+  EXPECT_EQ(status.best().step(), 10u);
+  EXPECT_EQ(status.best().value(), 0.5);
+  cluster_.AwaitNotice(job, "the best state so far, of step 20, is not kept, and does not count");
+  EXPECT_THAT(EvaluatedSteps(job), ElementsAre(10, 20, 30));
+  ASSERT_THAT(Manifests(), SizeIs(1));
+  EXPECT_EQ(Manifests()[0].step(), 10u);
+}
+
 TEST_F(EarlyStoppingTest, RestoredJobGoesOnFromTheBestAndHasItsPatienceAgain) {
   cluster_.AddWorker(Finds({{10, 0.5}, {20, 0.3}, {30, 0.4}, {40, 0.35}}));
   JobSpec spec = KeepingJob(200);
