@@ -33,27 +33,25 @@ std::unique_ptr<BatchNormalizationLayer::Primitives> BatchNormalizationLayer::Ma
   const memory::desc values({batch, channels_, rows_, 1}, memory::data_type::f32,
                             memory::format_tag::nhwc);
   const memory::desc vector({channels_}, memory::data_type::f32, memory::format_tag::a);
-  const auto forward = [&](dnnl::prop_kind kind, Flags flags) {
+  const auto describe = [&](dnnl::prop_kind kind, Flags flags) {
     return dnnl::batch_normalization_forward::primitive_desc(
         {kind, values, epsilon_, flags}, CpuContext::Attributes(), context_->engine());
   };
-  const auto make = [&](const dnnl::batch_normalization_forward::primitive_desc& description) {
-    return CpuPrimitive::Make<dnnl::batch_normalization_forward>(context_, description,
-                                                                 {{DNNL_ARG_SRC, values},
-                                                                  {DNNL_ARG_DST, values},
-                                                                  {DNNL_ARG_MEAN, vector},
-                                                                  {DNNL_ARG_VARIANCE, vector},
-                                                                  {DNNL_ARG_SCALE, vector},
-                                                                  {DNNL_ARG_SHIFT, vector}});
-  };
-  const auto of_batch = forward(dnnl::prop_kind::forward_training, kScaleAndShift);
-  const auto given =
-      forward(dnnl::prop_kind::forward_inference, kScaleAndShift | Flags::use_global_stats);
+  const auto forward =
+      describe(dnnl::prop_kind::forward_inference, kScaleAndShift | Flags::use_global_stats);
+  // That of a batch's own statistics, which the gradient is of; nobody runs it.
+  const auto of_batch = describe(dnnl::prop_kind::forward_training, kScaleAndShift);
   const dnnl::batch_normalization_backward::primitive_desc gradient(
       {dnnl::prop_kind::backward, values, values, epsilon_, kScaleAndShift},
       CpuContext::Attributes(), context_->engine(), of_batch);
   return std::make_unique<Primitives>(Primitives{
-      make(of_batch), make(given),
+      CpuPrimitive::Make<dnnl::batch_normalization_forward>(context_, forward,
+                                                            {{DNNL_ARG_SRC, values},
+                                                             {DNNL_ARG_DST, values},
+                                                             {DNNL_ARG_MEAN, vector},
+                                                             {DNNL_ARG_VARIANCE, vector},
+                                                             {DNNL_ARG_SCALE, vector},
+                                                             {DNNL_ARG_SHIFT, vector}}),
       CpuPrimitive::Make<dnnl::batch_normalization_backward>(context_, gradient,
                                                              {{DNNL_ARG_SRC, values},
                                                               {DNNL_ARG_DIFF_DST, values},
@@ -76,15 +74,17 @@ void BatchNormalizationLayer::Forward(const CpuPass& pass, const float* x, float
   const float* const gamma = parameters_[kGamma] != nullptr ? parameters_[kGamma] : ones_.data();
   const float* const beta = parameters_[kBeta] != nullptr ? parameters_[kBeta] : zeros_.data();
   const bool of_batch = pass.training && trained_;
-  Primitives& primitives = ForBatch(pass.batch);
-  CpuPrimitive& primitive = of_batch ? primitives.of_batch : primitives.given;
-  primitive.Run(
-      {{DNNL_ARG_SRC, x},
-       {DNNL_ARG_DST, y},
-       {DNNL_ARG_MEAN, of_batch ? pass.kept : parameters_[kMovingMean]},
-       {DNNL_ARG_VARIANCE, of_batch ? pass.kept + channels_ : parameters_[kMovingVariance]},
-       {DNNL_ARG_SCALE, gamma},
-       {DNNL_ARG_SHIFT, beta}});
+  if (of_batch) {
+    statistics_.Compute(x, pass.batch * rows_, channels_, pass.kept, pass.kept + channels_);
+  }
+  ForBatch(pass.batch)
+      .forward.Run(
+          {{DNNL_ARG_SRC, x},
+           {DNNL_ARG_DST, y},
+           {DNNL_ARG_MEAN, of_batch ? pass.kept : parameters_[kMovingMean]},
+           {DNNL_ARG_VARIANCE, of_batch ? pass.kept + channels_ : parameters_[kMovingVariance]},
+           {DNNL_ARG_SCALE, gamma},
+           {DNNL_ARG_SHIFT, beta}});
 }
 
 void BatchNormalizationLayer::FinishStatistics(const CpuPass& pass) {

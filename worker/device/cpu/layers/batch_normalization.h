@@ -9,6 +9,7 @@
 
 #include "worker/device/cpu/context.h"
 #include "worker/device/cpu/layer.h"
+#include "worker/device/cpu/layers/column_statistics.h"
 #include "worker/model/layer_plan.h"
 
 namespace millrace::worker {
@@ -26,10 +27,8 @@ class BatchNormalizationLayer final : public CpuUnaryLayer {
   void Backward(const CpuPass& pass, const float* x, const float* y, float* dy, float* dx) override;
 
  private:
-  // With the statistics of the batch, or with given ones.
   struct Primitives {
-    CpuPrimitive of_batch;
-    CpuPrimitive given;
+    CpuPrimitive forward;  // With given statistics.
     CpuPrimitive gradient;
   };
   Primitives& ForBatch(size_t batch);
@@ -50,6 +49,7 @@ class BatchNormalizationLayer final : public CpuUnaryLayer {
   std::vector<float> zeros_;
   std::vector<float> unused_;
   PerBatch<Primitives> primitives_;
+  ColumnStatistics statistics_;
 };
 
 }  // namespace millrace::worker
