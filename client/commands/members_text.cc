@@ -77,8 +77,7 @@ std::string WorkersText(const ListMembersResponse& members) {
 std::string DepartedText(const ListMembersResponse& members) {
   Table table({"GONE", "WAS A", "AT", "SHARDS", "FOR", "WHY"});
   for (const DepartedMember& gone : members.departed()) {
-    const std::string why = gone.has_since() ? OneLine(gone.reason())
-                                             : "has not come since the coordinator was started";
+    const std::string why = gone.has_since() ? OneLine(gone.reason()) : "is not known";
     table.AddRow({PrintableName(gone.name()), gone.is_worker() ? "worker" : "ps server",
                   OneLine(gone.address()), gone.shards() > 0 ? FormatCount(gone.shards()) : "",
                   AgeText(gone.since()), gone.in_good_order() ? "it was stopped" : why});

@@ -14,8 +14,8 @@ std::string MembersText(const ListMembersResponse& members);
 // A line for the coordinator and for each member, those that have gone last: "role" ("coordinator",
 // "ps" or "worker"), "name" and "is_there". Of those that are there "version", "here_seconds" and,
 // of members, "silent_seconds" and "draining"; of the coordinator "heartbeat_period_seconds". Of
-// those that have gone "gone_seconds", "reason" and "in_good_order", unless they have not come
-// since the coordinator was started. Of all ps servers "address", "directory_id", "shards" and
+// those that have gone "gone_seconds", "reason" and "in_good_order", where the coordinator
+// knows. Of all ps servers "address", "directory_id", "shards" and
 // "elements"; of workers "device", what AddDeviceUse adds, and "jobs".
 std::string MembersJson(const ListMembersResponse& members);
 

@@ -3,7 +3,9 @@
 #include "coordinator/run/attacher.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -140,6 +142,21 @@ class AttacherTest : public testing::Test {
     WriteFakeCheckpoint(
         spec_.checkpoints().directory(),
         {.job_id = kNewJob, .spec = spec_, .plan = PlainPlan(), .applied = {StepsBefore(10)}});
+  }
+
+  using Failing = std::array<std::atomic<bool>, kServers>;
+  // Servers answer with an error from now on where the test says so.
+  std::shared_ptr<Failing> FailingServers() {
+    const auto failing = std::make_shared<Failing>();
+    for (int i = 0; i < kServers; ++i) {
+      const auto call = [failing, i] {
+        return (*failing)[i] ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk")
+                             : grpc::Status::OK;
+      };
+      servers_[i]->set_on_drop(call);
+      servers_[i]->set_on_get(call);
+    }
+    return failing;
   }
 
   // Attaches wherever the shards are placed again.
@@ -437,22 +454,34 @@ TEST_F(AttacherTest, ShardWhoseServerCannotDropWhatItHasIsMadeOnAnotherOneAfterT
 TEST_F(AttacherTest, ShardGoesToAServerThatFailedBeforeWhereAllOthersFailNow) {
   for (int i = 0; i < kServers; ++i) Join(i);
   LoseAllShards();
-  std::atomic<bool> fails[kServers] = {false, true, false};
-  for (int i = 0; i < kServers; ++i) {
-    const auto call = [&fails, i] {
-      return fails[i] ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk") : grpc::Status::OK;
-    };
-    servers_[i]->set_on_drop(call);
-    servers_[i]->set_on_get(call);
-  }
+  const auto fails = FailingServers();
+  (*fails)[1] = true;
   const absl::Time begin = clock_.Now();
   const absl::Status end = AttachSomewhere([&] {
     EndAfter(begin, absl::Hours(1));
     if (job_->record().shards(1).server() == "ps-1") return;
-    for (int i = 0; i < kServers; ++i) fails[i] = i != 1;
+    for (int i = 0; i < kServers; ++i) (*fails)[i] = i != 1;
   });
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_EQ(job_->record().shards(1).server(), "ps-1");
+}
+
+TEST_F(AttacherTest, ShardsGoToAServerThatFailedBeforeWhereAllOthersHaveGone) {
+  std::vector<uint64_t> members;
+  for (int i = 0; i < kServers; ++i) members.push_back(Join(i));
+  LoseAllShards();
+  const auto fails = FailingServers();
+  (*fails)[1] = true;
+  const absl::Time begin = clock_.Now();
+  const absl::Status end = AttachSomewhere([&] {
+    EndAfter(begin, absl::Hours(1));
+    if (job_->record().shards(1).server() == "ps-1" || !(*fails)[1]) return;
+    (*fails)[1] = false;
+    for (const int i : {0, 2}) registry_.Remove(members[i], "its machine died");
+  });
+  EXPECT_TRUE(end.ok()) << end;
+  const JobRecord record = job_->record();
+  for (const ShardPlacement& shard : record.shards()) EXPECT_EQ(shard.server(), "ps-1");
 }
 
 TEST_F(AttacherTest, ShardAtAStrangersGenerationIsDroppedAndMade) {

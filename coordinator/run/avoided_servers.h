@@ -32,6 +32,11 @@ class AvoidedServers {
     return until != until_.end() && clock_->Now() < until->second;
   }
   void Clear() { until_.clear(); }
+  // Of those that are avoided for longer than kFull: they may be well by now.
+  void ClearHanging() {
+    const absl::Time soon = clock_->Now() + kFull;
+    std::erase_if(until_, [soon](const auto& avoided) { return avoided.second > soon; });
+  }
 
  private:
   Clock* const clock_;

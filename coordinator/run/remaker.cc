@@ -88,6 +88,7 @@ absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
   }
   if (causes.empty() || now < look_again_) return false;
   losses.cause = absl::StrJoin(causes, ", ");
+  if (Servers().empty()) avoided_.ClearHanging();
   return MakeAgain(shards, std::move(losses));
 }
 
@@ -162,11 +163,15 @@ absl::StatusOr<bool> Remaker::ReplaceUnserved(ShardGroup& shards, Losses losses)
   avoided_.Avoid(directory, AvoidedServers::kHangs);
   MILLRACE_ASSIGN_OR_RETURN(const bool has_others,
                             AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_));
-  if (!has_others) {  // Those that were avoided before may be well by now.
-    avoided_.Clear();
+  if (!has_others) {
+    avoided_.ClearHanging();
     avoided_.Avoid(directory, AvoidedServers::kHangs);
     MILLRACE_RETURN_IF_ERROR(
         AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_).status());
+  }
+  // To ask servers that hang took its time, in which the trouble went on.
+  for (absl::optional<Trouble>* const trouble : {&unserved_, &stuck_}) {
+    if (trouble->has_value()) (*trouble)->last = environment_.clock->Now();
   }
   for (uint32_t shard = 0; shard < losses.lost.size(); ++shard) {
     if (shards.placements()[shard].directory_id() != directory) continue;

@@ -68,7 +68,10 @@ BatchNormalizationLayer::Primitives& BatchNormalizationLayer::ForBatch(size_t ba
   return primitives_.Get(batch, [&] { return MakePrimitives(static_cast<int64_t>(batch)); });
 }
 
-void BatchNormalizationLayer::Prepare(size_t batch) { ForBatch(batch); }
+void BatchNormalizationLayer::Prepare(size_t batch) {
+  ForBatch(batch);
+  if (trained_) statistics_.Reserve(batch * rows_, channels_);
+}
 
 void BatchNormalizationLayer::Forward(const CpuPass& pass, const float* x, float* y) {
   const float* const gamma = parameters_[kGamma] != nullptr ? parameters_[kGamma] : ones_.data();

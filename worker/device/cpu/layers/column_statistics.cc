@@ -14,6 +14,9 @@ namespace {
 // As many sums as stay in registers and do not wait for each other.
 constexpr size_t kWide = 64;
 constexpr size_t kNarrow = 16;
+constexpr size_t kNarrowest = 4;
+// That are added up in float32.
+constexpr size_t kRowsOfSum = 32;
 // A block is read twice, and is to stay in a cache in between.
 constexpr size_t kElementsOfBlock = 64 << 10;
 constexpr size_t kLeastRowsOfBlock = 128;
@@ -24,14 +27,17 @@ constexpr size_t kMostRowsOfBlock = 512;
 template <size_t kColumns, bool kSquares>
 [[gnu::always_inline]] inline void AddBand(const float* matrix, size_t rows, size_t stride,
                                            const float* means, double* totals) {
-  float band[kColumns] = {};
-  for (size_t row = 0; row < rows; ++row, matrix += stride) {
-    for (size_t i = 0; i < kColumns; ++i) {
-      const float value = kSquares ? matrix[i] - means[i] : matrix[i];
-      band[i] += kSquares ? value * value : value;
+  for (size_t left = rows; left > 0;) {
+    float band[kColumns] = {};
+    const size_t end = left - std::min(left, kRowsOfSum);
+    for (; left > end; --left, matrix += stride) {
+      for (size_t i = 0; i < kColumns; ++i) {
+        const float value = kSquares ? matrix[i] - means[i] : matrix[i];
+        band[i] += kSquares ? value * value : value;
+      }
     }
+    for (size_t i = 0; i < kColumns; ++i) totals[i] += band[i];
   }
-  for (size_t i = 0; i < kColumns; ++i) totals[i] += band[i];
 }
 
 template <bool kSquares>
@@ -43,6 +49,9 @@ template <bool kSquares>
   }
   for (; begin + kNarrow <= columns; begin += kNarrow) {
     AddBand<kNarrow, kSquares>(matrix + begin, rows, stride, means + begin, totals + begin);
+  }
+  for (; begin + kNarrowest <= columns; begin += kNarrowest) {
+    AddBand<kNarrowest, kSquares>(matrix + begin, rows, stride, means + begin, totals + begin);
   }
   for (; begin < columns; ++begin) {
     AddBand<1, kSquares>(matrix + begin, rows, stride, means + begin, totals + begin);
@@ -88,7 +97,8 @@ class RowBlocks {
 
  private:
   void Work() {
-    for (size_t block; (block = next_++) < count();) {
+    const size_t blocks = count();
+    for (size_t block; (block = next_++) < blocks;) {
       ComputeBlock(matrix_ + block * block_rows_ * columns_, RowsOf(block),
                    results_ + block * 2 * columns_);
     }
@@ -140,29 +150,40 @@ class RowBlocks {
 
 }  // namespace
 
+size_t ColumnStatistics::SizeFor(size_t rows, size_t columns) {
+  return (RowBlocks(nullptr, rows, columns).count() + 1) * 2 * columns;
+}
+
+void ColumnStatistics::Reserve(size_t rows, size_t columns) {
+  of_blocks_.reserve(SizeFor(rows, columns));
+}
+
 // Sums of blocks are put together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
 // algorithm for computing sample variances" (1979).
 void ColumnStatistics::Compute(const float* matrix, size_t rows, size_t columns, float* means,
                                float* variances) {
   RowBlocks blocks(matrix, rows, columns);
-  of_blocks_.resize(blocks.count() * 2 * columns);
+  of_blocks_.resize(SizeFor(rows, columns));
   blocks.Compute(of_blocks_.data());
-  const double count = static_cast<double>(rows);
-  for (size_t column = 0; column < columns; ++column) {
-    double mean = 0;
-    const double* of_block = of_blocks_.data() + column;
-    for (size_t i = 0; i < blocks.count(); ++i, of_block += 2 * columns) {
-      mean += static_cast<double>(blocks.RowsOf(i)) * of_block[0];
+  double* const totals = of_blocks_.data() + blocks.count() * 2 * columns;
+  double* const squares = totals + columns;
+  std::fill(totals, totals + 2 * columns, 0.0);
+  const double* of_block = of_blocks_.data();
+  for (size_t block = 0; block < blocks.count(); ++block, of_block += 2 * columns) {
+    const double weight = static_cast<double>(blocks.RowsOf(block)) / static_cast<double>(rows);
+    for (size_t i = 0; i < columns; ++i) totals[i] += weight * of_block[i];
+  }
+  of_block = of_blocks_.data();
+  for (size_t block = 0; block < blocks.count(); ++block, of_block += 2 * columns) {
+    const double block_rows = static_cast<double>(blocks.RowsOf(block));
+    for (size_t i = 0; i < columns; ++i) {
+      const double distance = of_block[i] - totals[i];
+      squares[i] += of_block[columns + i] + block_rows * distance * distance;
     }
-    mean /= count;
-    double squares = 0;
-    of_block = of_blocks_.data() + column;
-    for (size_t i = 0; i < blocks.count(); ++i, of_block += 2 * columns) {
-      const double distance = of_block[0] - mean;
-      squares += of_block[columns] + static_cast<double>(blocks.RowsOf(i)) * distance * distance;
-    }
-    means[column] = static_cast<float>(mean);
-    variances[column] = static_cast<float>(squares / count);
+  }
+  for (size_t i = 0; i < columns; ++i) {
+    means[i] = static_cast<float>(totals[i]);
+    variances[i] = static_cast<float>(squares[i] / static_cast<double>(rows));
   }
 }
 

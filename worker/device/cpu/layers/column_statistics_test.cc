@@ -67,6 +67,19 @@ TEST(ColumnStatisticsTest, AreAsExactOfManyRowsThatAreFarFromZero) {
   }
 }
 
+// Each of the sums of equal numbers is rounded in the same direction.
+TEST(ColumnStatisticsTest, OfAColumnThatIsAllTheSameTheMeanIsThat) {
+  for (const float value : {0.1f, 1000.1f}) {
+    for (const size_t columns : {1, 3, 64}) {
+      const Statistics actual = StatisticsOf(std::vector<float>(columns * 5000, value), columns);
+      for (size_t column = 0; column < columns; ++column) {
+        EXPECT_NEAR(actual.means[column], value, 1e-6 * value);
+        EXPECT_LT(actual.variances[column], 1e-12 * value * value);
+      }
+    }
+  }
+}
+
 TEST(ColumnStatisticsTest, HaveTheSameBitsWithAnyNumberOfThreads) {
   for (const size_t columns : {1, 5, 100}) {
     const std::vector<float> matrix = NormalNumbers(columns * 5000, 3, 1);
