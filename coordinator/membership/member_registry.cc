@@ -322,26 +322,33 @@ std::vector<Departure> MemberRegistry::Departures() const {
 
 MembersView MemberRegistry::View() const {
   MutexLock lock(&mutex_);
-  MembersView view;
-  view.there.reserve(members_.size());
+  return {.there = NewsLocked(), .gone = {departures_.begin(), departures_.end()}};
+}
+
+std::vector<MemberNews> MemberRegistry::News() const {
+  MutexLock lock(&mutex_);
+  return NewsLocked();
+}
+
+std::vector<MemberNews> MemberRegistry::NewsLocked() const {
+  std::vector<MemberNews> news;
+  news.reserve(members_.size());
   for (const auto& [id, member] : members_) {
-    view.there.push_back(
-        {.id = id,
-         .name = member.name(),
-         .is_worker = member.is_worker,
-         .version = member.is_worker ? member.worker.version() : member.ps.version(),
-         .address = member.ps.address(),
-         .directory_id = member.ps.directory_id(),
-         .device = member.worker.device(),
-         .joined = member.joined,
-         .heard = member.heard,
-         .draining = member.draining,
-         .activities = member.activities,
-         .device_use = member.device_use,
-         .told = member.told});
+    news.push_back({.id = id,
+                    .name = member.name(),
+                    .is_worker = member.is_worker,
+                    .version = member.is_worker ? member.worker.version() : member.ps.version(),
+                    .address = member.ps.address(),
+                    .directory_id = member.ps.directory_id(),
+                    .device = member.worker.device(),
+                    .joined = member.joined,
+                    .heard = member.heard,
+                    .draining = member.draining,
+                    .activities = member.activities,
+                    .device_use = member.device_use,
+                    .told = member.told});
   }
-  view.gone.assign(departures_.begin(), departures_.end());
-  return view;
+  return news;
 }
 
 void MemberRegistry::ExpireSilent(absl::Duration late) {

@@ -146,7 +146,7 @@ class MemberRegistry final : public Outbox {
   std::vector<PsMember> PsServers() const ABSL_LOCKS_EXCLUDED(mutex_);
   MembersView View() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Of those that are there; of those that are gone.
-  std::vector<MemberNews> News() const { return View().there; }
+  std::vector<MemberNews> News() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<Departure> Departures() const ABSL_LOCKS_EXCLUDED(mutex_);
   // By the directory that it serves; nothing if it is not there.
   absl::optional<PsMember> FindPs(absl::string_view directory_id) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -187,6 +187,7 @@ class MemberRegistry final : public Outbox {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // This member serves its directory from now on; a process that did so before has lost its place.
   void NoteServed(const RegisterPs& ps) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<MemberNews> NewsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RememberDeparture(const Member& member, absl::string_view reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyChanged() ABSL_LOCKS_EXCLUDED(mutex_);

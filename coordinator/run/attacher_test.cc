@@ -159,9 +159,15 @@ class AttacherTest : public testing::Test {
     return failing;
   }
 
-  // Attaches wherever the shards are placed again.
-  absl::Status AttachSomewhere(std::function<void()> on_wait) {
-    clock_.set_on_wait(std::move(on_wait));
+  // Attaches wherever the shards are placed again; gives up after `limit`. Runs `on_wait` after
+  // each wait.
+  absl::Status AttachSomewhere(
+      absl::Duration limit, const std::function<void()>& on_wait = [] {}) {
+    const absl::Time end = clock_.Now() + limit;
+    clock_.set_on_wait([&] {
+      if (clock_.Now() > end) inbox_.Interrupt(absl::CancelledError("enough"));
+      on_wait();
+    });
     Attacher attacher(job_.get(), &environment_, &inbox_, reporter_.get());
     for (;;) {
       ShardGroup shards(job_->record(), &registry_);
@@ -170,10 +176,6 @@ class AttacherTest : public testing::Test {
       clock_.set_on_wait(nullptr);
       return attached.status();
     }
-  }
-
-  void EndAfter(absl::Time begin, absl::Duration limit) {
-    if (clock_.Now() - begin > limit) inbox_.Interrupt(absl::CancelledError("enough"));
   }
 
   // Waits as for a journal that gives this error.
@@ -279,7 +281,7 @@ class PlacedElsewhereTest : public AttacherTest {
 
 TEST_F(PlacedElsewhereTest, WhatIsLeftOfThePlacementBeforeGoesFirst) {
   MakeLeftover();
-  EXPECT_EQ(AttachSomewhere(nullptr), absl::OkStatus());
+  EXPECT_EQ(AttachSomewhere(absl::InfiniteDuration()), absl::OkStatus());
   EXPECT_EQ(servers_[1]->SpecOf(kNewJob, 1)->replicas(), 0u);
 }
 
@@ -289,8 +291,7 @@ TEST_F(PlacedElsewhereTest, WhatIsMadeOfThePlacementBeforeAfterAllIsDroppedAgain
     if (++calls == 1) MakeLeftover();
     return grpc::Status::OK;
   });
-  const absl::Time begin = clock_.Now();
-  EXPECT_EQ(AttachSomewhere([&] { EndAfter(begin, absl::Minutes(1)); }), absl::OkStatus());
+  EXPECT_EQ(AttachSomewhere(absl::Minutes(1)), absl::OkStatus());
   EXPECT_EQ(servers_[1]->SpecOf(kNewJob, 1)->replicas(), 0u);
 }
 
@@ -391,7 +392,7 @@ TEST_F(AttacherTest, JobWhoseOnlyCheckpointIsDamagedEndsAfterAWhileAndNamesFileA
     return absl::DataLossError("000001/shard-00001.safetensors: byte 17 is damaged");
   });
   const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([] {});
+  const absl::Status end = AttachSomewhere(absl::InfiniteDuration(), [] {});
   EXPECT_TRUE(absl::IsDataLoss(end)) << end;
   EXPECT_THAT(std::string(end.message()),
               AllOf(HasSubstr("000001/shard-00001.safetensors: byte 17 is damaged"),
@@ -411,8 +412,7 @@ TEST_F(AttacherTest, ShardThatAServerDoesNotMakeInTimeIsMadeOnAnotherOne) {
   servers_[1]->set_on_create([](const std::string& /*job_id*/) {
     return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "its disk does not answer");
   });
-  const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  const absl::Status end = AttachSomewhere(absl::Hours(1));
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
   EXPECT_THAT(job_->record().shards(1).server(), AnyOf("ps-0", "ps-2"));
@@ -427,7 +427,7 @@ TEST_F(AttacherTest, JobWhoseShardNoServerMakesInTimeEndsAfterAWhileAndNamesOne)
   }
   LoseAllShards();
   const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  const absl::Status end = AttachSomewhere(absl::Hours(1));
   EXPECT_TRUE(absl::IsDeadlineExceeded(end)) << end;
   EXPECT_THAT(std::string(end.message()),
               AllOf(HasSubstr("CreateShard of shard"), HasSubstr("its disk does not answer")));
@@ -443,7 +443,7 @@ TEST_F(AttacherTest, ShardWhoseServerCannotDropWhatItHasIsMadeOnAnotherOneAfterT
   servers_[1]->set_on_drop(unserved);
   servers_[1]->set_on_get(unserved);
   const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  const absl::Status end = AttachSomewhere(absl::Hours(1));
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_GE(clock_.Now() - begin, environment_.restore_grace);
   EXPECT_THAT(servers_[1]->Shards(kNewJob), IsEmpty());
@@ -456,9 +456,7 @@ TEST_F(AttacherTest, ShardGoesToAServerThatFailedBeforeWhereAllOthersFailNow) {
   LoseAllShards();
   const auto fails = FailingServers();
   (*fails)[1] = true;
-  const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] {
-    EndAfter(begin, absl::Hours(1));
+  const absl::Status end = AttachSomewhere(absl::Hours(1), [&] {
     if (job_->record().shards(1).server() == "ps-1") return;
     for (int i = 0; i < kServers; ++i) (*fails)[i] = i != 1;
   });
@@ -472,9 +470,7 @@ TEST_F(AttacherTest, ShardsGoToAServerThatFailedBeforeWhereAllOthersHaveGone) {
   LoseAllShards();
   const auto fails = FailingServers();
   (*fails)[1] = true;
-  const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] {
-    EndAfter(begin, absl::Hours(1));
+  const absl::Status end = AttachSomewhere(absl::Hours(1), [&] {
     if (job_->record().shards(1).server() == "ps-1" || !(*fails)[1]) return;
     (*fails)[1] = false;
     for (const int i : {0, 2}) registry_.Remove(members[i], "its machine died");
@@ -493,8 +489,7 @@ TEST_F(AttacherTest, ShardAtAStrangersGenerationIsDroppedAndMade) {
   request.set_generation(1000);
   ShardStatus status;
   ASSERT_TRUE(servers_[1]->CreateShard(nullptr, &request, &status).ok());
-  const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  const absl::Status end = AttachSomewhere(absl::Hours(1));
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_GT(job_->record().generation(), 1000u);
   EXPECT_TRUE(servers_[1]->SpecOf(kNewJob, 1)->has_restore());
@@ -505,8 +500,7 @@ TEST_F(AttacherTest, JobEndsWhereAServerRefusesToDropWhatItHas) {
   LoseAllShards();
   servers_[1]->set_on_drop(
       [] { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such job_id"); });
-  const absl::Time begin = clock_.Now();
-  const absl::Status end = AttachSomewhere([&] { EndAfter(begin, absl::Hours(1)); });
+  const absl::Status end = AttachSomewhere(absl::Hours(1));
   EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument) << end;
   EXPECT_THAT(std::string(end.message()), HasSubstr("no such job_id"));
 }
@@ -516,7 +510,7 @@ TEST_F(AttacherTest, ThatShardsWereMadeAgainIsKnownUntilItIsTold) {
   for (int i = 0; i < kServers; ++i) Join(i);
   LoseAllShards();
   EXPECT_FALSE(job_->record().may_lack_steps());
-  const absl::Status end = AttachSomewhere(nullptr);
+  const absl::Status end = AttachSomewhere(absl::InfiniteDuration());
   EXPECT_TRUE(end.ok()) << end;
   EXPECT_FALSE(job_->record().has_remake());
   EXPECT_TRUE(job_->record().may_lack_steps());
@@ -531,7 +525,7 @@ TEST_F(AttacherTest, WholeCheckpointThatComesMeanwhileIsTaken) {
   });
   const absl::Time begin = clock_.Now();
   bool written = false;
-  const absl::Status end = AttachSomewhere([&] {
+  const absl::Status end = AttachSomewhere(absl::InfiniteDuration(), [&] {
     if (clock_.Now() - begin < absl::Minutes(5) || std::exchange(written, true)) return;
     WriteCheckpoint();
   });
