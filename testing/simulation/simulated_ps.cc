@@ -1,0 +1,370 @@
+#include "testing/simulation/simulated_ps.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace::simulation {
+namespace {
+
+constexpr absl::Duration kQuickDisk = absl::Microseconds(100);
+constexpr absl::Duration kSlowDisk = absl::Seconds(2);
+// More than the common one.
+constexpr size_t kNewerCuts = 2;
+
+absl::Status NotFound() { return absl::NotFoundError("there is no such shard here"); }
+
+// A shard's: it is retired only where the disk says so, or is about to.
+ps::ShardTerm TermToStore(const ps::Shard& shard, bool retirement) {
+  const ps::ShardTerm term = shard.term();
+  if (retirement || shard.RetirementIsStored()) return term;
+  return {term.generation, term.epoch, term.stepped_back_to};
+}
+
+}  // namespace
+
+// Of a process that was killed it leaves everything as it is.
+class SimulatedPs::Root final : public ps::ShardRoot {
+ public:
+  Root(SimulatedPs* ps, std::weak_ptr<const void> process)
+      : ps_(ps), process_(std::move(process)) {}
+  ~Root() override {
+    if (!process_.expired()) ps_->arena_.reset();
+  }
+
+  void Write(const ps::RootContents& contents) override {
+    if (!ps_->has_arena_ || process_.expired()) return;
+    ps_->CheckState(*contents.state);
+    ps_->arena_ = contents;
+  }
+  void NoteMoreAcknowledged() override {
+    if (ps_->has_arena_ && !process_.expired()) ps_->arena_->more_acknowledged = true;
+  }
+
+ private:
+  SimulatedPs* const ps_;
+  const std::weak_ptr<const void> process_;
+};
+
+std::string SimulatedPs::name() const { return absl::StrCat("ps-", number_); }
+
+void SimulatedPs::CheckState(const ps::ShardState& state) {
+  if (state.blocks.empty()) return;  // Of a retired shard, on the disk.
+  const std::string wrong = oracle_->Check(number_, Copy(state));
+  if (!wrong.empty()) world_->Fail(wrong);
+}
+
+void SimulatedPs::Start(bool with_arena) {
+  has_arena_ = with_arena;
+  if (!has_arena_) arena_.reset();  // Or a later life would find an older one.
+  process_ = std::make_shared<Process>();
+  ++incarnation_;
+  const bool whole = disk_.TakeStopMark();
+  if (disk_.has_shard()) {
+    const ps::ShardTerm& term = disk_.term();
+    ShardPtr shard = FromArena(term);
+    if (shard == nullptr) shard = FromDisk(term, whole);
+    process_->shard = std::move(shard);
+    Report(process_->shard);
+    const ShardStatus status = process_->shard->Status();
+    world_->Note(absl::StrCat(name(), " starts at version ", status.version(), " of epoch ",
+                              status.epoch(), ", generation ", status.generation(), ", from ",
+                              ShardStatus::Origin_Name(status.origin()),
+                              status.closed() ? ", closed" : ""));
+  } else {
+    world_->Note(absl::StrCat(name(), " starts without a shard"));
+    arena_.reset();
+  }
+  KeepCuts();
+}
+
+SimulatedPs::ShardPtr SimulatedPs::MakeShard(uint64_t generation, ps::ShardContents contents) {
+  ps::ShardPlan plan = Plan();
+  if (contents.state == nullptr) contents.state = *ps::MakeInitialState(plan, &pool_);
+  CheckState(*contents.state);
+  return std::make_shared<ps::Shard>(std::move(plan), generation, std::move(contents), &pool_,
+                                     std::make_unique<Root>(this, process_));
+}
+
+// See ps/store/arena_recovery.cc.
+SimulatedPs::ShardPtr SimulatedPs::FromArena(const ps::ShardTerm& term) {
+  if (term.retired || !arena_.has_value() || arena_->generation < term.generation ||
+      arena_->epoch != term.epoch || arena_->state->version < disk_.NewestVersion()) {
+    return nullptr;
+  }
+  ps::ShardContents contents;
+  contents.state = arena_->state;
+  contents.previous = arena_->previous;
+  contents.epoch = term.epoch;
+  contents.stepped_back_to = term.stepped_back_to;
+  contents.origin = ShardStatus::ARENA;
+  contents.more_acknowledged = arena_->more_acknowledged;
+  if (contents.more_acknowledged) may_have_lost_ = true;
+  const ShardPtr shard = MakeShard(arena_->generation, std::move(contents));
+  shard->SetStored(term);
+  return shard;
+}
+
+SimulatedPs::ShardPtr SimulatedPs::FromDisk(const ps::ShardTerm& term, bool whole) {
+  arena_.reset();
+  ps::ShardContents contents = disk_.ReadShard();
+  contents.epoch = term.epoch;
+  contents.stepped_back_to = term.stepped_back_to;
+  contents.origin = contents.state == nullptr ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
+  contents.retired = term.retired;
+  const ps::ShardPlan plan = Plan();
+  if (contents.state == nullptr) contents.state = *ps::MakeInitialState(plan, &pool_);
+  contents.more_acknowledged =
+      !term.retired && !whole && contents.state->applied.watermark() < plan.spec.total_steps();
+  if (contents.more_acknowledged) may_have_lost_ = true;
+  const ShardPtr shard = MakeShard(term.generation, std::move(contents));
+  shard->SetStored(term);
+  return shard;
+}
+
+void SimulatedPs::Kill() {
+  if (process_ == nullptr) return;
+  world_->Note(absl::StrCat(name(), " is killed"));
+  // Roots see that it was killed.
+  const std::weak_ptr<Process> process = process_;
+  ShardPtr shard = std::move(process_->shard);
+  process_.reset();
+  shard.reset();
+}
+
+void SimulatedPs::Stop() {
+  world_->Note(absl::StrCat(name(), " stops"));
+  if (process_->shard != nullptr) {
+    process_->shard->Refuse(absl::UnavailableError("the ps server stops"));
+    WriteForStop();
+    if (!process_->shard->Status().closed()) disk_.MarkStopped();
+  }
+  Kill();
+  arena_.reset();
+}
+
+// See Flusher::WriteForStop.
+void SimulatedPs::WriteForStop() {
+  const ShardPtr shard = process_->shard;
+  if (shard->RetirementIsStored()) return;
+  const auto is_needed = [this](uint64_t epoch, const ps::ShardState& state) {
+    if (state.version == 0) return false;
+    const std::vector<CutName> names = disk_.Names();  // Without cuts of stops, which go.
+    return std::none_of(names.begin(), names.end(), [&](const CutName& name) {
+      return name.epoch() == epoch && name.version() == state.version;
+    });
+  };
+  const auto write = [this](SimulatedCut cut) {
+    cut.number = disk_.BeginCut();
+    disk_.CommitCut(std::move(cut)).IgnoreError();
+  };
+  const auto captured = shard->TakeCapturedCut();
+  if (captured.has_value() && is_needed(captured->epoch, *captured->state)) {
+    write({.epoch = captured->epoch, .state = captured->state});
+  }
+  const ps::ShardContents contents = shard->Contents();
+  const uint64_t first_of_stop = disk_.NextNumber();
+  if (contents.previous != nullptr && is_needed(contents.epoch, *contents.previous)) {
+    write({.epoch = contents.epoch, .state = contents.previous, .of_stop = true});
+  }
+  if (is_needed(contents.epoch, *contents.state) || !contents.held.empty()) {
+    write({.epoch = contents.epoch,
+           .state = contents.state,
+           .held = contents.held,
+           .of_stop = synchronous()});
+  }
+  disk_.Prune(synchronous(), process_->common, first_of_stop);
+}
+
+std::shared_ptr<ps::Shard> SimulatedPs::shard() const {
+  return process_ == nullptr ? nullptr : process_->shard;
+}
+
+void SimulatedPs::Do(Lane& lane, std::function<void()> work) {
+  lane.free = std::max(lane.free, world_->Now()) + world_->Between(kQuickDisk, kSlowDisk);
+  world_->After(lane.free - world_->Now(), process_, std::move(work));
+}
+
+bool SimulatedPs::IsServed(const ShardPtr& shard) const { return process_->shard == shard; }
+
+void SimulatedPs::Report(const ShardPtr& shard) {
+  ps::CutReport report;
+  report.cuts = disk_.Names();
+  report.flushed_version = disk_.NewestVersion();
+  report.took = absl::Milliseconds(5);
+  shard->SetCutReport(std::move(report));
+}
+
+void SimulatedPs::Create(uint64_t generation, Answer answer) {
+  if (process_->shard != nullptr) return SetGeneration(generation, std::move(answer));
+  Do(process_->records, [this, generation, answer = std::move(answer)] {
+    if (process_->shard == nullptr) {
+      ShardPtr shard = MakeShard(generation, {});
+      disk_.WriteRecord(shard->term());
+      process_->shard = std::move(shard);
+      Report(process_->shard);
+    }
+    SetGeneration(generation, answer);
+  });
+}
+
+void SimulatedPs::SetGeneration(uint64_t generation, Answer answer) {
+  const ShardPtr shard = process_->shard;
+  if (shard == nullptr) return answer(NotFound());
+  const absl::Status set = shard->SetGeneration(generation);
+  if (!set.ok()) return answer(set);
+  StoreTerm(shard, /*retirement=*/false, std::move(answer));
+}
+
+void SimulatedPs::StoreTerm(const ShardPtr& shard, bool retirement, Answer answer) {
+  if (shard->IsStored(TermToStore(*shard, retirement))) return answer(shard->Status());
+  Do(process_->records, [this, shard, retirement, answer = std::move(answer)] {
+    const ps::ShardTerm newest = TermToStore(*shard, retirement);
+    disk_.WriteRecord(newest);
+    shard->SetStored(newest);
+    Report(shard);
+    answer(shard->Status());
+  });
+}
+
+void SimulatedPs::Get(Answer answer) {
+  answer(process_->shard == nullptr ? absl::StatusOr<ShardStatus>(NotFound())
+                                    : process_->shard->Status());
+}
+
+void SimulatedPs::PlanCuts(const PlanCutsRequest& request, Answer answer) {
+  const ShardPtr shard = process_->shard;
+  if (shard == nullptr) return answer(NotFound());
+  const absl::Status planned =
+      shard->PlanCuts(request.generation(), request.every_versions(), request.also_at());
+  if (!planned.ok()) return answer(planned);
+  const CutName& common = request.common();
+  if (synchronous() && disk_.Has(common.epoch(), common.version())) {
+    process_->common = common;
+    Do(process_->records, [this, shard] {
+      disk_.Prune(synchronous(), process_->common);
+      Report(shard);
+    });
+  }
+  answer(shard->Status());
+}
+
+void SimulatedPs::StepBack(const StepBackRequest& request, Answer answer) {
+  const ShardPtr shard = process_->shard;
+  if (shard == nullptr) return answer(NotFound());
+  const auto done = shard->SteppedBack(request.generation(), request.cut(), request.epoch());
+  if (!done.ok()) return answer(done.status());
+  if (*done) return StoreTerm(shard, /*retirement=*/false, std::move(answer));
+  // Reading takes a while, beside everything else.
+  const absl::StatusOr<absl::optional<ps::StatePtr>> read = disk_.ReadCut(request.cut());
+  world_->After(
+      world_->Between(kQuickDisk, kSlowDisk), process_,
+      [this, shard, request, read, answer = std::move(answer)] {
+        if (!read.ok()) return answer(read.status());
+        ps::ShardContents contents;
+        contents.state = read->has_value() ? **read : *ps::MakeInitialState(Plan(), &pool_);
+        contents.epoch = request.epoch();
+        contents.stepped_back_to = request.cut();
+        const absl::Status stepped = shard->StepBack(request.generation(), std::move(contents));
+        if (!stepped.ok()) return answer(stepped);
+        world_->Note(absl::StrCat(name(), " steps back to version ", request.cut().version(),
+                                  ", epoch ", request.epoch()));
+        StoreTerm(shard, /*retirement=*/false, answer);
+      });
+}
+
+void SimulatedPs::PinCut(uint64_t generation, const std::string& cut_id, Answer answer) {
+  answer(process_->shard == nullptr ? absl::StatusOr<ShardStatus>(NotFound())
+                                    : process_->shard->PinCut(generation, cut_id));
+}
+
+void SimulatedPs::UnpinCut(uint64_t generation, const std::string& cut_id, Answer answer) {
+  if (process_->shard == nullptr) return answer(NotFound());
+  const absl::Status status = process_->shard->UnpinCut(generation, cut_id);
+  answer(status.ok() ? absl::StatusOr<ShardStatus>(process_->shard->Status()) : status);
+}
+
+void SimulatedPs::Flush(uint64_t generation, Answer answer) {
+  const ShardPtr shard = process_->shard;
+  if (shard == nullptr) return answer(NotFound());
+  const absl::Status serves = shard->CheckServes(generation);
+  if (!serves.ok()) return answer(serves);
+  if (shard->RetirementIsStored()) return answer(shard->Status());
+  FlushNow(shard, [shard, generation, answer = std::move(answer)](auto flushed) {
+    const absl::Status still = shard->CheckServes(generation);
+    answer(still.ok() ? flushed : still);
+  });
+}
+
+void SimulatedPs::FlushNow(const ShardPtr& shard, Answer answer) {
+  Do(process_->cuts, [this, shard, answer = std::move(answer)] {
+    const ps::ShardContents newest = shard->Contents();
+    const ps::StatePtr state = newest.state;
+    if (disk_.Has(newest.epoch, state->version)) return answer(shard->StatusAt(*state));
+    WriteCut(shard, {disk_.BeginCut(), newest.epoch, state},
+             [shard, state, answer](const absl::Status& status) {
+               if (status.ok()) return answer(shard->StatusAt(*state));
+               answer(absl::FailedPreconditionError(status.message()));
+             });
+  });
+}
+
+void SimulatedPs::WriteCut(const ShardPtr& shard, SimulatedCut cut,
+                           std::function<void(absl::Status)> done) {
+  Do(process_->records, [this, shard, cut = std::move(cut), done = std::move(done)] {
+    const absl::Status status = disk_.CommitCut(cut);
+    if (status.ok()) disk_.Prune(synchronous(), process_->common);
+    Report(shard);
+    done(status);
+  });
+}
+
+void SimulatedPs::Retire(uint64_t generation, Answer answer) {
+  const ShardPtr shard = process_->shard;
+  if (shard == nullptr) return answer(NotFound());
+  const absl::Status retired = shard->Retire(generation);
+  if (!retired.ok()) return answer(retired);
+  const auto end = [this, shard, answer = std::move(answer)](absl::StatusOr<ShardStatus> stored) {
+    if (stored.ok()) shard->ForgetRoot();
+    answer(std::move(stored));
+  };
+  if (shard->IsStored(shard->term())) return end(shard->Status());
+  FlushNow(shard, [this, shard, end](const absl::StatusOr<ShardStatus>& flushed) {
+    if (!flushed.ok()) return end(flushed);
+    StoreTerm(shard, /*retirement=*/true, end);
+  });
+}
+
+// See Flusher: of an asynchronous shard the newest state every now and then, of a synchronous one
+// what it has captured, while there is room.
+void SimulatedPs::KeepCuts() {
+  world_->After(world_->Between(absl::Milliseconds(20), absl::Seconds(3)), process_, [this] {
+    KeepCuts();
+    const ShardPtr shard = process_->shard;
+    if (shard == nullptr || shard->retired()) return;
+    Do(process_->cuts, [this, shard] {
+      const auto write = [this, shard](uint64_t epoch, const ps::StatePtr& state) {
+        if (disk_.Has(epoch, state->version)) return;
+        WriteCut(shard, {disk_.BeginCut(), epoch, state}, [](const absl::Status& /*status*/) {});
+      };
+      if (!synchronous()) {
+        const ps::ShardContents newest = shard->Contents();
+        return write(newest.epoch, newest.state);
+      }
+      if (const auto captured = shard->TakeCapturedCut(); captured.has_value()) {
+        return write(captured->epoch, captured->state);
+      }
+      const CutName common = process_->common.value_or(CutName());
+      size_t newer = 0;
+      for (const CutName& cut : disk_.Names()) {
+        newer += std::make_pair(cut.epoch(), cut.version()) >
+                 std::make_pair(common.epoch(), common.version());
+      }
+      shard->AllowCuts(newer < kNewerCuts);
+    });
+  });
+}
+
+}  // namespace millrace::simulation

@@ -1,0 +1,204 @@
+#include "testing/simulation/simulation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ps/shard/shard_test_util.h"
+
+namespace millrace::simulation {
+namespace {
+
+// When nothing goes wrong any more, the job gets to its end in less.
+constexpr absl::Duration kPatience = absl::Minutes(30);
+constexpr absl::Duration kLongestTrouble = absl::Minutes(10);
+
+std::vector<SimulatedPs*> Pointers(const std::vector<std::unique_ptr<SimulatedPs>>& servers) {
+  std::vector<SimulatedPs*> pointers;
+  for (const auto& server : servers) pointers.push_back(server.get());
+  return pointers;
+}
+
+}  // namespace
+
+Simulation::Simulation(uint64_t seed)
+    : world_(seed),
+      seed_(seed),
+      shape_(ShapeOf(world_)),
+      memory_stays_(world_.OneIn(3)),
+      coordinator_dies_(!world_.OneIn(3)),
+      network_(&world_),
+      oracle_(shape_) {
+  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+    servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, shard));
+  }
+  coordinator_ =
+      std::make_unique<SimulatedCoordinator>(&world_, &network_, &shape_, Pointers(servers_));
+  const uint64_t workers = 1 + world_.Below(4);
+  for (uint64_t i = 0; i < workers; ++i) {
+    workers_.push_back(std::make_unique<SimulatedWorker>(
+        SimulatedWorker::Surroundings{
+            .world = &world_,
+            .network = &network_,
+            .oracle = &oracle_,
+            .shape = &shape_,
+            .servers = Pointers(servers_),
+            .connect = [this](SimulatedWorker* worker) { return Connect(worker); }},
+        absl::StrCat("worker-", i)));
+  }
+}
+
+JobShape Simulation::ShapeOf(World& world) {
+  JobShape shape;
+  shape.shards = static_cast<uint32_t>(1 + world.Below(3));
+  shape.total_steps = 1 + world.Below(300);
+  if (world.OneIn(3)) {
+    shape.staleness_bound = static_cast<uint32_t>(world.Below(6));
+  } else {
+    shape.replicas = static_cast<uint32_t>(1 + world.Below(4));
+    shape.backup = static_cast<uint32_t>(world.Below(3));
+  }
+  if (!world.OneIn(3)) shape.evaluate_every = 1 + world.Below(40);
+  return shape;
+}
+
+std::string Simulation::Describe() const {
+  return absl::StrCat("seed ", seed_, ": ", shape_.shards, " shards, ", workers_.size(),
+                      " workers, ", shape_.total_steps, " steps, ",
+                      shape_.replicas > 0
+                          ? absl::StrCat(shape_.replicas, " replicas, backup ", shape_.backup)
+                          : absl::StrCat("asynchronous, staleness ", shape_.staleness_bound),
+                      ", evaluated every ", shape_.evaluate_every, " steps, ",
+                      memory_stays_ ? "memory outlives processes" : "memory is lost");
+}
+
+void Simulation::StartPs(uint32_t shard) {
+  if (servers_[shard]->running()) return;
+  servers_[shard]->Start(/*with_arena=*/memory_stays_ || !world_.OneIn(4));
+  TellOfPs(shard);
+}
+
+// As its stream to the coordinator would.
+void Simulation::TellOfPs(uint32_t shard) {
+  const uint64_t incarnation =
+      servers_[shard]->running() ? servers_[shard]->incarnation() : uint64_t{0};
+  world_.After(world_.Between(absl::Milliseconds(1), absl::Seconds(6)), [this, shard, incarnation] {
+    const uint64_t now = servers_[shard]->running() ? servers_[shard]->incarnation() : uint64_t{0};
+    if (now == incarnation) coordinator_->HearOfPs(shard, incarnation);
+  });
+}
+
+std::shared_ptr<Session> Simulation::Connect(SimulatedWorker* worker) {
+  if (!coordinator_->running()) return nullptr;
+  auto session = Session::Make(&world_, &network_);
+  // The worker listens before anything can come.
+  world_.After(absl::Milliseconds(1), session, [this, session, worker] {
+    if (coordinator_->running()) {
+      coordinator_->Join(session, worker->name());
+    } else {
+      session->Break();
+    }
+  });
+  return session;
+}
+
+void Simulation::Trouble() {
+  world_.After(world_.Between(absl::Milliseconds(5), absl::Seconds(5)), [this] {
+    if (world_.Now() >= trouble_ends_) return EndTrouble();
+    Strike();
+    Trouble();
+  });
+}
+
+void Simulation::Strike() {
+  switch (world_.Below(8)) {
+    case 0:
+    case 1:
+    case 2: {
+      const auto shard = static_cast<uint32_t>(world_.Below(servers_.size()));
+      SimulatedPs& ps = *servers_[shard];
+      if (!ps.running()) return;
+      ++kills_;
+      if (world_.OneIn(4)) {
+        ps.Stop();
+      } else {
+        ps.Kill();
+        if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
+      }
+      TellOfPs(shard);
+      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
+                   [this, shard] { StartPs(shard); });
+      return;
+    }
+    case 3:
+      if (!coordinator_dies_ || !coordinator_->running()) return;
+      ++kills_;
+      coordinator_->Kill();
+      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [this] {
+        if (coordinator_->running()) return;
+        coordinator_->Start();
+        for (uint32_t shard = 0; shard < servers_.size(); ++shard) TellOfPs(shard);
+      });
+      return;
+    case 4:
+    case 5: {
+      SimulatedWorker* const worker = workers_[world_.Below(workers_.size())].get();
+      if (!worker->running()) return;
+      ++kills_;
+      worker->Kill();
+      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [worker] {
+        if (!worker->running()) worker->Start();
+      });
+      return;
+    }
+    case 6:
+      workers_[world_.Below(workers_.size())]->BreakStream();
+      return;
+    default:
+      network_.SetTroubled(world_.OneIn(2));
+  }
+}
+
+// Whoever is away comes back by himself.
+void Simulation::EndTrouble() {
+  world_.Note("nothing goes wrong from here on");
+  network_.SetTroubled(false);
+}
+
+std::string Simulation::Run() {
+  for (uint32_t shard = 0; shard < servers_.size(); ++shard) StartPs(shard);
+  coordinator_->Start();
+  for (const auto& worker : workers_) worker->Start();
+  trouble_ends_ = world_.Now() + world_.Between(absl::Seconds(1), kLongestTrouble);
+  network_.SetTroubled(world_.OneIn(2));
+  Trouble();
+  while (world_.failure().empty() && !coordinator_->done()) {
+    world_.Next();
+    if (world_.Now() < trouble_ends_ + kPatience) continue;
+    world_.Fail("the job does not get to its end");
+  }
+  if (world_.failure().empty()) CheckTheEnd();
+  return world_.failure();
+}
+
+// What is on the disks is the job's final state.
+void Simulation::CheckTheEnd() {
+  for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
+    SimulatedPs& ps = *servers_[shard];
+    if (ps.running()) ps.Kill();
+    ps.LoseArena();
+    ps.Start();
+    if (!ps.shard()->retired()) {
+      return world_.Fail(absl::StrCat("shard ", shard, " is not retired"));
+    }
+    const PulledState state = Copy(*ps.shard()->Contents().state);
+    if (state.applied.watermark() != shape_.total_steps || !state.applied.above().empty()) {
+      return world_.Fail(absl::StrCat("of shard ", shard, " the disk has the first ",
+                                      state.applied.watermark(), " steps"));
+    }
+    if (const std::string wrong = oracle_.Check(shard, state); !wrong.empty()) {
+      return world_.Fail(absl::StrCat("at the end ", wrong));
+    }
+  }
+}
+
+}  // namespace millrace::simulation

@@ -1,0 +1,61 @@
+// A whole cluster, one job, and what goes wrong meanwhile, from a seed.
+#ifndef MILLRACE_TESTING_SIMULATION_SIMULATION_H_
+#define MILLRACE_TESTING_SIMULATION_SIMULATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "testing/simulation/network.h"
+#include "testing/simulation/oracle.h"
+#include "testing/simulation/simulated_coordinator.h"
+#include "testing/simulation/simulated_ps.h"
+#include "testing/simulation/simulated_worker.h"
+#include "testing/simulation/world.h"
+
+namespace millrace::simulation {
+
+class Simulation {
+ public:
+  explicit Simulation(uint64_t seed);
+
+  // Runs the job to its end: for a while everything goes wrong that may, and then nothing any more.
+  // What is wrong with it; empty: nothing.
+  std::string Run();
+
+  // What was simulated, and what happened last.
+  std::string Describe() const;
+  std::vector<std::string> Notes() const { return world_.Notes(); }
+
+  const SimulatedCoordinator& coordinator() const { return *coordinator_; }
+  int kills() const { return kills_; }
+
+ private:
+  static JobShape ShapeOf(World& world);
+  void StartPs(uint32_t shard);
+  void TellOfPs(uint32_t shard);
+  std::shared_ptr<Session> Connect(SimulatedWorker* worker);
+  void Trouble();
+  void Strike();
+  void EndTrouble();
+  void CheckTheEnd();
+
+  World world_;
+  const uint64_t seed_;
+  const JobShape shape_;
+  // Of the ps servers' arenas: whether they stay when a process is killed.
+  const bool memory_stays_;
+  const bool coordinator_dies_;
+  Network network_;
+  const Oracle oracle_;
+  std::vector<std::unique_ptr<SimulatedPs>> servers_;
+  std::unique_ptr<SimulatedCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  absl::Time trouble_ends_;
+  int kills_ = 0;
+};
+
+}  // namespace millrace::simulation
+
+#endif  // MILLRACE_TESTING_SIMULATION_SIMULATION_H_
