@@ -51,8 +51,9 @@ TEST(TrainingTest, JobIsTrainedEvaluatedAndFlushed) {
   cluster.ExpectAllApplied(*job, 50);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(cluster.ps(i).flushes(), 1);
-    EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, "evaluation-0"));
-    EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, "evaluation-1"));
+    for (const char* name : {"evaluation-1", "evaluation-2", "evaluation-3"}) {
+      EXPECT_FALSE(cluster.ps(i).PinnedSteps(*job, i, name));
+    }
     cluster.worker(i).AwaitForgotten(*job);
   }
   const JobStatus status = cluster.Get(*job).value();

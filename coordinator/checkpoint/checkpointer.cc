@@ -261,7 +261,7 @@ bool Checkpointer::IsDueAt(uint64_t barrier) const {
   return phase_ == Phase::kAwaitingBarrier && barrier < total_steps_;
 }
 
-std::string Checkpointer::cut_id() const { return absl::StrCat("checkpoint-", cuts_ % 2); }
+std::string Checkpointer::cut_id() const { return absl::StrCat("checkpoint-", cuts_); }
 
 void Checkpointer::Pinned(uint64_t step, absl::Duration held_up) {
   attempt_->exact_step = step;

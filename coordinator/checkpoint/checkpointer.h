@@ -120,9 +120,9 @@ class Checkpointer {
   // Whether a checkpoint is to be taken at this barrier, where all steps before it are done and no
   // other was handed out. Then Pinned or NotPinned follows.
   bool IsDueAt(uint64_t barrier) const;
-  // The name under which shards pin what is to be written: of two that take turns, so that a call
-  // to unpin what was written before takes nothing else when it comes late. NameCut is to be called
-  // before each pin, once what has the name before is unpinned.
+  // The name under which shards pin what is to be written. It never comes again in a generation: a
+  // call to unpin what was written earlier, however late, takes nothing else. NameCut is to be
+  // called before each pin, once what has the name before is unpinned.
   std::string cut_id() const;
   void NameCut() { ++cuts_; }
   // All shards have pinned exactly the steps before `step` as cut_id(). `held_up`: how long no step

@@ -367,11 +367,11 @@ TEST_F(CheckpointerTest, AnExactOneThatIsNotOfThePinnedStepsIsGivenUp) {
 }
 
 // A call to unpin that came late took what was to be written next.
-TEST_F(CheckpointerTest, TwoExactOnesInARowArePinnedByDifferentNames) {
+TEST_F(CheckpointerTest, ExactOnesArePinnedByNamesThatDoNotComeAgain) {
   spec_.mutable_checkpoints()->set_exact(true);
   OpenIdle();
   std::vector<std::string> names;
-  for (const uint64_t step : {10, 20}) {
+  for (const uint64_t step : {10, 20, 30}) {
     At(step);
     Request();
     Advance();
@@ -382,7 +382,7 @@ TEST_F(CheckpointerTest, TwoExactOnesInARowArePinnedByDifferentNames) {
     shards_.Write();
     AwaitIdle();
   }
-  EXPECT_THAT(names, ElementsAre("checkpoint-1", "checkpoint-0"));
+  EXPECT_THAT(names, ElementsAre("checkpoint-1", "checkpoint-2", "checkpoint-3"));
   EXPECT_EQ(shards_.unpinned, names);
 }
 

@@ -20,8 +20,7 @@ namespace {
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
 
-// Of two that take turns.
-std::string CutId(uint64_t pin) { return absl::StrCat("evaluation-", pin % 2); }
+std::string CutId(uint64_t pin) { return absl::StrCat("evaluation-", pin); }
 
 // Synchronous versions are evaluated whole.
 uint64_t PeriodOf(const JobSpec& spec) {
@@ -71,7 +70,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
                                               bool may_be_last) {
   CHECK(!under_way());
   const std::string cut_id = CutId(++pins_);
-  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, CutId(pins_ + 1)));
+  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, CutId(pins_ - 1)));
   MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, cut_id));
   const BarrierCheck check = CheckBarrier(pinned, step);
   if (check.state != BarrierState::kReached) return check;

@@ -57,8 +57,8 @@ class Evaluator {
   // Whether the last answer to the one that is under way was that a server cannot be reached.
   bool has_failed() const { return has_failed_; }
 
-  // The name under which shards pin what is evaluated. Two names take turns: a call that unpins the
-  // last evaluation, and comes once more or late, does not take what is pinned for this one.
+  // The name under which shards pin what is evaluated. It never comes again in a generation: a call
+  // that unpins an earlier evaluation, however late, does not take what is pinned for this one.
   // Whatever one left pinned goes when the next one is. REQUIRES: under way.
   const std::string& cut_id() const { return request_.cut_id(); }
 

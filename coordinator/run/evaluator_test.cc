@@ -156,15 +156,18 @@ class EvaluatorTest : public testing::Test {
   uint64_t evaluation_ = 0;
 };
 
-TEST_F(EvaluatorTest, WhatComesLateForOneEvaluationDoesNotTakeThePinsOfTheNext) {
+TEST_F(EvaluatorTest, WhatComesLateForOneEvaluationDoesNotTakeThePinsOfLaterOnes) {
   AddWorkers(1);
   Begin();
-  const std::string last = evaluator_->cut_id();
+  const std::string first = evaluator_->cut_id();
   Answer(workers_[0]);
-  EXPECT_FALSE(PinnedSteps(last));
-  Begin();
-  Unpin(last);
-  EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 2u);
+  EXPECT_FALSE(PinnedSteps(first));
+  for (const uint64_t steps : {2, 3}) {
+    Begin();
+    Unpin(first);
+    EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), steps);
+    Answer(workers_[0]);
+  }
 }
 
 TEST_F(EvaluatorTest, StateThatIsNotOfTheStepsBeforeItIsNotEvaluated) {

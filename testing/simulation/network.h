@@ -20,17 +20,17 @@ namespace millrace::simulation {
 // then, so that what was sent later overtakes it; it is lost, or comes twice where it may.
 class Network {
  public:
-  explicit Network(World* world) : world_(world) {}
+  // In bad times one message in so many is lost, late, or repeated.
+  Network(World* world, uint64_t one_in) : world_(world), one_in_(one_in) {}
 
   void SetTroubled(bool troubled) { troubled_ = troubled; }
 
   absl::Duration Travel() {
-    const bool slow = troubled_ && world_->OneIn(20);
     return world_->Between(absl::Microseconds(50),
-                           slow ? absl::Seconds(30) : absl::Milliseconds(20));
+                           IsHit() ? absl::Seconds(30) : absl::Milliseconds(20));
   }
-  bool Loses() { return troubled_ && world_->OneIn(30); }
-  bool Repeats() { return troubled_ && world_->OneIn(30); }
+  bool Loses() { return IsHit(); }
+  bool Repeats() { return IsHit(); }
 
   // A call to a ps server's admin service. `done` is called once, if the caller lives: with the
   // answer; or with UNAVAILABLE or DEADLINE_EXCEEDED, whatever becomes of the request, which may
@@ -41,7 +41,10 @@ class Network {
             Request request, Answer done);
 
  private:
+  bool IsHit() { return troubled_ && world_->OneIn(one_in_); }
+
   World* const world_;
+  const uint64_t one_in_;
   bool troubled_ = false;
 };
 

@@ -19,6 +19,7 @@ struct JobShape {
   uint64_t total_steps = 1;
   uint32_t replicas = 0;         // Contributions of a synchronous version; 0: asynchronous.
   uint32_t staleness_bound = 0;  // Asynchronous.
+  bool pull_ahead = false;       // The same.
   uint32_t backup = 0;           // Synchronous: see StepRules.
   uint64_t evaluate_every = 0;   // Steps from one evaluation to the next; 0: only at the end.
 };

@@ -41,6 +41,7 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   int refused = 0;
   bool trains = false;
   uint64_t attach = 0;  // Its number: what belongs to an older one is of no interest.
+  uint64_t looks = 0;   // Only the last one is followed by another.
   uint64_t epoch = 0;
   uint64_t barrier = 0;
   bool is_busy = false;  // A call of a barrier is under way.
@@ -234,7 +235,8 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
   process_->dispatcher.Start({.total_steps = shape_.total_steps,
                               .replicas = shape_.replicas,
                               .staleness_bound = shape_.staleness_bound,
-                              .backup = shape_.backup},
+                              .backup = shape_.backup,
+                              .pulls_ahead = shape_.pull_ahead},
                              route, merged->done, process_->barrier);
   Look();
 }
@@ -304,10 +306,10 @@ uint64_t SimulatedCoordinator::BarrierFrom(uint64_t step) const {
 
 void SimulatedCoordinator::Look() {
   const auto tick = process_->dispatcher.Tick(kJob);
-  const uint64_t attach = process_->attach;
+  const uint64_t look = ++process_->looks;
   world_->After(std::clamp(tick.next - world_->Now(), absl::Milliseconds(50), absl::Seconds(30)),
-                process_, [this, attach] {
-                  if (attach == process_->attach && process_->trains) Look();
+                process_, [this, look] {
+                  if (look == process_->looks && process_->trains) Look();
                 });
   Poll();
   const auto progress = process_->dispatcher.GetProgress(kJob);
@@ -425,9 +427,9 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
   process_->is_busy = true;
   const uint64_t attach = process_->attach;
   const uint64_t generation = journal_.generation;
-  // See Evaluator: of two that take turns.
-  const std::string cut_id = absl::StrCat("evaluation-", ++process_->pins % 2);
-  const std::string other = absl::StrCat("evaluation-", (process_->pins + 1) % 2);
+  // See Evaluator: a name that does not come again, and the one before.
+  const std::string other = absl::StrCat("evaluation-", process_->pins);
+  const std::string cut_id = absl::StrCat("evaluation-", ++process_->pins);
   const auto pinned = [this, attach, steps, cut_id, generation](const Answers& answers) {
     if (attach != process_->attach) return;
     const auto statuses = AllOf(answers);
@@ -463,14 +465,19 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
 }
 
 void SimulatedCoordinator::SendEvaluation() {
-  const Evaluation& evaluation = *process_->evaluation;
-  const bool is_out = process_->dispatcher.SendEvaluate(evaluation.request).has_value();
+  const bool is_out = process_->dispatcher.SendEvaluate(process_->evaluation->request).has_value();
   // Who does not answer is given up, and where there is nobody, somebody may come.
-  const uint64_t id = evaluation.request.evaluation_id();
-  const absl::Duration patience = is_out ? absl::Minutes(1) : absl::Seconds(1);
-  world_->After(patience, process_, [this, id] {
-    const bool waits = process_->trains && process_->evaluation.has_value() &&
-                       process_->evaluation->request.evaluation_id() == id;
+  SendEvaluationAgainAfter(is_out ? absl::Minutes(1) : absl::Seconds(1));
+}
+
+// Unless it has been sent again before, or has ended.
+void SimulatedCoordinator::SendEvaluationAgainAfter(absl::Duration pause) {
+  const uint64_t number = ++process_->evaluation->number;
+  const uint64_t id = process_->evaluation->request.evaluation_id();
+  world_->After(pause, process_, [this, id, number] {
+    const auto& evaluation = process_->evaluation;
+    const bool waits = process_->trains && evaluation.has_value() &&
+                       evaluation->request.evaluation_id() == id && evaluation->number == number;
     if (waits) SendEvaluation();
   });
 }
@@ -482,11 +489,8 @@ void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResul
   if (!process_->dispatcher.HasEvaluation(member, kJob, result.evaluation_id())) return;
   if (result.code() != 0) {
     process_->dispatcher.TakeEvaluationBack(member, kJob);
-    return world_->After(kSoon, process_, [this, id = result.evaluation_id()] {
-      const bool waits = process_->trains && process_->evaluation.has_value() &&
-                         process_->evaluation->request.evaluation_id() == id;
-      if (waits) SendEvaluation();
-    });
+    world_->Note(absl::StrCat("not evaluated: ", result.message()));
+    return SendEvaluationAgainAfter(kSoon);
   }
   if (result.examples() != evaluation.steps) {
     return world_->Fail(absl::StrCat("the evaluation of the first ", evaluation.steps,

@@ -41,6 +41,7 @@ class SimulatedCoordinator {
 
   // The job has ended, and all shards are retired.
   bool done() const { return journal_.ended && retired_; }
+  bool ended() const { return journal_.ended; }
 
   // What it hears of its members, sooner or later. 0: it is gone.
   void HearOfPs(uint32_t shard, uint64_t incarnation);
@@ -68,6 +69,7 @@ class SimulatedCoordinator {
   struct Evaluation {
     uint64_t steps = 0;
     ::millrace::Evaluate request;
+    uint64_t number = 0;  // Of the last wait.
   };
   struct Process;
   using Statuses = std::vector<ShardStatus>;
@@ -100,6 +102,7 @@ class SimulatedCoordinator {
   void FlushTheEnd();
   void BeginEvaluation(uint64_t steps);
   void SendEvaluation();
+  void SendEvaluationAgainAfter(absl::Duration pause);
   void TakeEvaluation(uint64_t member, const EvaluationResult& result);
   bool AfterError(const absl::Status& status);
   bool AfterCheck(const Statuses& statuses, uint64_t barrier);

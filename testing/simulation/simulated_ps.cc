@@ -134,6 +134,12 @@ void SimulatedPs::Kill() {
   shard.reset();
 }
 
+void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
+  world_->Note(
+      absl::StrCat(name(), " has its disk of generation ", copy.term().generation, " again"));
+  disk_ = copy;
+}
+
 void SimulatedPs::Stop() {
   world_->Note(absl::StrCat(name(), " stops"));
   if (process_->shard != nullptr) {

@@ -43,6 +43,8 @@ class SimulatedPs {
   // What the machine's memory has is lost. REQUIRES: it does not run.
   void LoseArena() { arena_.reset(); }
   const SimulatedDisk& disk() const { return disk_; }
+  // The data directory is a copy of earlier. REQUIRES: it does not run.
+  void PutDiskBack(const SimulatedDisk& copy);
 
   // Whether anything that was acknowledged may have been lost since this was asked last.
   bool TakeMayHaveLost() { return std::exchange(may_have_lost_, false); }

@@ -83,16 +83,35 @@ void SimulatedWorker::Receive(const CoordinatorMessage& message) {
   }
 }
 
+SimulatedWorker::StepPtr SimulatedWorker::FirstOf(const Lease& lease) {
+  auto step = std::make_shared<Step>();
+  step->lease = lease;
+  step->step = lease.begin();
+  return step;
+}
+
 void SimulatedWorker::Next() {
   if (process_->step != nullptr || process_->leases.empty()) return;
   const Lease lease = process_->leases.front();
   process_->leases.pop_front();
+  const StepPtr ahead = std::exchange(process_->ahead, nullptr);
   if (lease.generation() < process_->generation) return Next();
-  const auto step = std::make_shared<Step>();
-  step->lease = lease;
-  step->step = lease.begin();
-  process_->step = step;
-  PullAll(step);
+  const bool has_begun = ahead != nullptr && !ahead->over &&
+                         ahead->lease.lease_id() == lease.lease_id() &&
+                         ahead->step == lease.begin();
+  process_->step = has_begun ? ahead : FirstOf(lease);
+  process_->step->has_turn = true;
+  if (!has_begun) return PullAll(process_->step);
+  ComputeIfReady(process_->step);
+}
+
+// The next step's pull begins while this one's gradient is computed: it has been leased.
+void SimulatedWorker::PullAhead() {
+  if (!around_.shape->pull_ahead || process_->leases.empty()) return;
+  const Lease& next = process_->leases.front();
+  if (next.generation() < process_->generation) return;
+  process_->ahead = FirstOf(next);
+  PullAll(process_->ahead);
 }
 
 void SimulatedWorker::PullAll(const StepPtr& step) {
@@ -107,14 +126,20 @@ void SimulatedWorker::PullAll(const StepPtr& step) {
       if (step->over) return;
       if (!state.ok()) return Fail(step, state.status());
       step->pulled[shard] = *std::move(state);
-      for (const auto& pulled : step->pulled) {
-        if (!pulled.has_value()) return;
-      }
-      CheckPulled(*step);
-      world_->After(world_->Between(absl::Milliseconds(1), absl::Milliseconds(300)), process_,
-                    [this, step] { PushAll(step); });
+      ComputeIfReady(step);
     });
   }
+}
+
+void SimulatedWorker::ComputeIfReady(const StepPtr& step) {
+  for (const auto& pulled : step->pulled) {
+    if (!pulled.has_value()) return;
+  }
+  if (!step->has_turn) return;
+  CheckPulled(*step);
+  PullAhead();
+  world_->After(world_->Between(absl::Milliseconds(1), absl::Milliseconds(300)), process_,
+                [this, step] { PushAll(step); });
 }
 
 void SimulatedWorker::CheckPulled(const Step& step) {
@@ -247,6 +272,7 @@ void SimulatedWorker::Push(const Step& step, uint32_t shard,
 
 void SimulatedWorker::Fail(const StepPtr& step, const absl::Status& status) {
   step->over = true;
+  if (!step->has_turn) return;  // It is pulled anew.
   MemberMessage message;
   LeaseReturned& returned = *message.mutable_lease_returned();
   returned.set_job_id(step->lease.job_id());
@@ -290,6 +316,7 @@ void SimulatedWorker::Evaluate(const ::millrace::Evaluate& evaluate) {
         result.set_job_id(evaluate.job_id());
         result.set_evaluation_id(evaluate.evaluation_id());
         result.set_code(static_cast<int>(status.code()));
+        result.set_message(std::string(status.message()));
         if (evaluation->steps.size() == 1) result.set_examples(*evaluation->steps.begin());
         Tell(message);
       });

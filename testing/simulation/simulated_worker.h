@@ -101,7 +101,7 @@ class SimulatedWorker {
     uint64_t step = 0;
     std::vector<absl::optional<PulledState>> pulled;
     std::vector<bool> pushed;
-    int tries = 0;
+    bool has_turn = false;
     bool over = false;
   };
   using StepPtr = std::shared_ptr<Step>;
@@ -109,6 +109,7 @@ class SimulatedWorker {
     std::shared_ptr<Session> session;
     std::deque<Lease> leases;
     StepPtr step;
+    StepPtr ahead;  // Whose pull has begun before its turn.
     uint64_t generation = 0;
   };
 
@@ -118,8 +119,11 @@ class SimulatedWorker {
   void Receive(const CoordinatorMessage& message);
   void Evaluate(const ::millrace::Evaluate& evaluate);
   void Next();
+  static StepPtr FirstOf(const Lease& lease);
+  void PullAhead();
   void PullAll(const StepPtr& step);
   void CheckPulled(const Step& step);
+  void ComputeIfReady(const StepPtr& step);
   void PushAll(const StepPtr& step);
   void PushTo(const StepPtr& step, uint32_t shard, int tries);
   void Fail(const StepPtr& step, const absl::Status& status);

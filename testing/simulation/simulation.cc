@@ -24,10 +24,14 @@ Simulation::Simulation(uint64_t seed)
     : world_(seed),
       seed_(seed),
       shape_(ShapeOf(world_)),
+      quiet_(absl::Seconds(1 + world_.Below(20))),
+      ps_die_(!world_.OneIn(4)),
+      workers_die_(!world_.OneIn(4)),
+      coordinator_dies_(world_.OneIn(2)),
       memory_stays_(world_.OneIn(3)),
-      coordinator_dies_(!world_.OneIn(3)),
-      network_(&world_),
-      oracle_(shape_) {
+      network_(&world_, /*one_in=*/3 + world_.Below(60)),
+      oracle_(shape_),
+      backups_(shape_.shards) {
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
     servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, shard));
   }
@@ -52,7 +56,8 @@ JobShape Simulation::ShapeOf(World& world) {
   shape.shards = static_cast<uint32_t>(1 + world.Below(3));
   shape.total_steps = 1 + world.Below(300);
   if (world.OneIn(3)) {
-    shape.staleness_bound = static_cast<uint32_t>(world.Below(6));
+    shape.staleness_bound = static_cast<uint32_t>(world.Below(world.OneIn(3) ? 40 : 6));
+    shape.pull_ahead = world.OneIn(2);
   } else {
     shape.replicas = static_cast<uint32_t>(1 + world.Below(4));
     shape.backup = static_cast<uint32_t>(world.Below(3));
@@ -66,13 +71,13 @@ std::string Simulation::Describe() const {
                       " workers, ", shape_.total_steps, " steps, ",
                       shape_.replicas > 0
                           ? absl::StrCat(shape_.replicas, " replicas, backup ", shape_.backup)
-                          : absl::StrCat("asynchronous, staleness ", shape_.staleness_bound),
+                          : absl::StrCat("asynchronous, staleness ", shape_.staleness_bound,
+                                         shape_.pull_ahead ? ", pulls ahead" : ""),
                       ", evaluated every ", shape_.evaluate_every, " steps, ",
                       memory_stays_ ? "memory outlives processes" : "memory is lost");
 }
 
 void Simulation::StartPs(uint32_t shard) {
-  if (servers_[shard]->running()) return;
   servers_[shard]->Start(/*with_arena=*/memory_stays_ || !world_.OneIn(4));
   TellOfPs(shard);
 }
@@ -102,7 +107,7 @@ std::shared_ptr<Session> Simulation::Connect(SimulatedWorker* worker) {
 }
 
 void Simulation::Trouble() {
-  world_.After(world_.Between(absl::Milliseconds(5), absl::Seconds(5)), [this] {
+  world_.After(world_.Between(quiet_ / 20, quiet_), [this] {
     if (world_.Now() >= trouble_ends_) return EndTrouble();
     Strike();
     Trouble();
@@ -113,28 +118,14 @@ void Simulation::Strike() {
   switch (world_.Below(8)) {
     case 0:
     case 1:
-    case 2: {
-      const auto shard = static_cast<uint32_t>(world_.Below(servers_.size()));
-      SimulatedPs& ps = *servers_[shard];
-      if (!ps.running()) return;
-      ++kills_;
-      if (world_.OneIn(4)) {
-        ps.Stop();
-      } else {
-        ps.Kill();
-        if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
-      }
-      TellOfPs(shard);
-      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
-                   [this, shard] { StartPs(shard); });
+    case 2:
+      if (ps_die_) StrikePs(static_cast<uint32_t>(world_.Below(servers_.size())));
       return;
-    }
     case 3:
       if (!coordinator_dies_ || !coordinator_->running()) return;
       ++kills_;
       coordinator_->Kill();
       world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [this] {
-        if (coordinator_->running()) return;
         coordinator_->Start();
         for (uint32_t shard = 0; shard < servers_.size(); ++shard) TellOfPs(shard);
       });
@@ -142,20 +133,40 @@ void Simulation::Strike() {
     case 4:
     case 5: {
       SimulatedWorker* const worker = workers_[world_.Below(workers_.size())].get();
-      if (!worker->running()) return;
+      if (!workers_die_ || !worker->running()) return;
       ++kills_;
       worker->Kill();
-      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [worker] {
-        if (!worker->running()) worker->Start();
-      });
+      world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
+                   [worker] { worker->Start(); });
       return;
     }
     case 6:
       workers_[world_.Below(workers_.size())]->BreakStream();
       return;
     default:
-      network_.SetTroubled(world_.OneIn(2));
+      network_.SetTroubled(!world_.OneIn(3));
   }
+}
+
+void Simulation::StrikePs(uint32_t shard) {
+  SimulatedPs& ps = *servers_[shard];
+  if (!ps.running()) return;
+  ++kills_;
+  if (world_.OneIn(4)) {
+    ps.Stop();
+  } else {
+    ps.Kill();
+    if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
+    // What a job has come to is lost with the disk that has it.
+    const bool may_be_older = !memory_stays_ && !coordinator_->ended();
+    if (may_be_older && backups_[shard].has_shard() && world_.OneIn(10)) {
+      ps.PutDiskBack(backups_[shard]);
+    }
+  }
+  if (world_.OneIn(3)) backups_[shard] = ps.disk();
+  TellOfPs(shard);
+  world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
+               [this, shard] { StartPs(shard); });
 }
 
 // Whoever is away comes back by himself.

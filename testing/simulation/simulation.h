@@ -39,17 +39,23 @@ class Simulation {
   void Trouble();
   void Strike();
   void EndTrouble();
+  void StrikePs(uint32_t shard);
   void CheckTheEnd();
 
   World world_;
   const uint64_t seed_;
   const JobShape shape_;
-  // Of the ps servers' arenas: whether they stay when a process is killed.
-  const bool memory_stays_;
+  // What goes wrong: how often at least, and which processes may die.
+  const absl::Duration quiet_;
+  const bool ps_die_;
+  const bool workers_die_;
   const bool coordinator_dies_;
+  // Of a ps that is killed: whether its arena stays, and its disk is never put back.
+  const bool memory_stays_;
   Network network_;
   const Oracle oracle_;
   std::vector<std::unique_ptr<SimulatedPs>> servers_;
+  std::vector<SimulatedDisk> backups_;  // Of their disks, at some earlier time.
   std::unique_ptr<SimulatedCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   absl::Time trouble_ends_;
