@@ -8,13 +8,24 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "protos/parameter_server.pb.h"
 #include "testing/simulation/simulated_ps.h"
 #include "testing/simulation/world.h"
 
 namespace millrace::simulation {
+
+// Calls `done` the first time that it is called, if `life` has not ended by then.
+template <typename Result>
+std::function<void(Result)> Once(std::weak_ptr<const void> life, std::function<void(Result)> done) {
+  const auto open = std::make_shared<std::function<void(Result)>>(std::move(done));
+  return [open, life = std::move(life)](Result result) {
+    if (*open == nullptr) return;
+    const auto once = std::exchange(*open, nullptr);
+    if (!life.expired()) once(std::move(result));
+  };
+}
 
 // In good times a message takes a moment. In bad ones it takes that mostly, and seconds now and
 // then, so that what was sent later overtakes it; it is lost, or comes twice where it may.
@@ -35,10 +46,10 @@ class Network {
   // A call to a ps server's admin service. `done` is called once, if the caller lives: with the
   // answer; or with UNAVAILABLE or DEADLINE_EXCEEDED, whatever becomes of the request, which may
   // yet arrive: at the server's next process, too.
-  using Answer = SimulatedPs::Answer;
-  using Request = std::function<void(SimulatedPs& ps, Answer answer)>;
+  template <typename Response>
   void Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Duration timeout,
-            Request request, Answer done);
+            std::function<void(SimulatedPs& ps, Answer<Response> answer)> request,
+            Answer<Response> done);
 
  private:
   bool IsHit() { return troubled_ && world_->OneIn(one_in_); }
@@ -47,6 +58,29 @@ class Network {
   const uint64_t one_in_;
   bool troubled_ = false;
 };
+
+template <typename Response>
+void Network::Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Duration timeout,
+                   std::function<void(SimulatedPs& ps, Answer<Response> answer)> request,
+                   Answer<Response> done) {
+  const Answer<Response> end = Once(std::move(caller), std::move(done));
+  const absl::Status broken = absl::UnavailableError("the connection broke");
+  const auto answer = [this, end, broken](absl::StatusOr<Response> result) {
+    if (Loses()) result = broken;
+    world_->After(Travel(), [end, result = std::move(result)] { end(result); });
+  };
+  const auto arrive = [this, ps, request = std::move(request), answer, end, broken] {
+    if (ps->running()) return request(*ps, answer);
+    world_->After(Travel(), [end, broken] { end(broken); });
+  };
+  world_->After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });
+  if (Repeats()) world_->After(Travel(), arrive);
+  if (Loses()) {
+    world_->After(Travel(), [end, broken] { end(broken); });
+  } else {
+    world_->After(Travel(), arrive);
+  }
+}
 
 // Messages of one direction of a stream: none overtakes another.
 class Pipe {

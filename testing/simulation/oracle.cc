@@ -5,12 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/run/norm_exchange.h"
 #include "glog/logging.h"
-#include "ps/shard/shard.h"
 #include "ps/shard/shard_test_util.h"
 
 namespace millrace::simulation {
 namespace {
+
+// Most gradients are longer, and some are not.
+constexpr double kClipNorm = 20;
 
 // 1 to 8. Two steps differ in some element, as good as surely.
 float WholeGradient(uint64_t step, uint32_t shard, size_t element) {
@@ -30,6 +33,7 @@ ShardSpec Oracle::SpecOf(uint32_t shard) const {
       ::millrace::testing::MakeSpec({kElements - 2, 2}, shape_.replicas, shape_.total_steps);
   spec.set_shard(shard);
   if (shape_.replicas > 0) spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(0.1F);
+  if (shape_.clips) spec.mutable_optimizer()->set_global_clip_norm(kClipNorm);
   return spec;
 }
 
@@ -72,7 +76,21 @@ void Oracle::FindVersions() {
         CHECK_EQ(answer.code(), 0) << answer.message();
       }
     }
+    if (shape_.clips) Clip(versions_.size() - 1, shards);
   }
+}
+
+void Oracle::Clip(uint64_t version, const std::vector<std::unique_ptr<ps::Shard>>& shards) {
+  MeasureVersionRequest measure;
+  measure.set_generation(1);
+  measure.set_version(version);
+  std::vector<MeasureVersionResponse> measured;
+  for (const auto& shard : shards) measured.push_back(*shard->MeasureVersion(measure));
+  ApplyVersionRequest apply;
+  apply.set_generation(1);
+  apply.set_version(version);
+  apply.set_norm(coordinator::DecideNorm(measured)->norm.value());
+  for (const auto& shard : shards) CHECK(shard->ApplyVersion(apply).ok());
 }
 
 std::string Oracle::Check(uint32_t shard, const PulledState& state) const {

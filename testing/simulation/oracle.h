@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/applied_set.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/shard_state.h"
+#include "ps/shard/shard.h"
 
 namespace millrace::simulation {
 
@@ -21,6 +23,7 @@ struct JobShape {
   uint32_t staleness_bound = 0;  // Asynchronous.
   bool pull_ahead = false;       // The same.
   uint32_t backup = 0;           // Synchronous: see StepRules.
+  bool clips = false;            // The same: gradients, by their norm over all shards.
   uint64_t evaluate_every = 0;   // Steps from one evaluation to the next; 0: only at the end.
 };
 
@@ -54,6 +57,7 @@ class Oracle {
 
  private:
   void FindVersions();
+  static void Clip(uint64_t version, const std::vector<std::unique_ptr<ps::Shard>>& shards);
 
   const JobShape shape_;
   std::vector<std::vector<std::vector<float>>> versions_;  // Synchronous: by version and shard.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/retry.h"
+#include "coordinator/run/norm_exchange.h"
 #include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/merge_progress.h"
 
@@ -46,6 +48,8 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   uint64_t barrier = 0;
   bool is_busy = false;  // A call of a barrier is under way.
   bool flushed = false;
+  uint64_t version = 0;    // That the next norm is of.
+  bool exchanges = false;  // Norms, now.
   bool polling = false;
   uint64_t pins = 0;
   uint64_t newest_version = 0;
@@ -83,32 +87,36 @@ void SimulatedCoordinator::HearOfPs(uint32_t shard, uint64_t incarnation) {
 
 bool SimulatedCoordinator::HasMoved() const { return process_->located != heard_of_; }
 
-void SimulatedCoordinator::CallAll(absl::Duration timeout, const Network::Request& request,
-                                   std::function<void(Answers)> done) {
-  const auto answers = std::make_shared<Answers>(
-      servers_.size(), absl::StatusOr<ShardStatus>(absl::UnknownError("not answered")));
+template <typename Response>
+void SimulatedCoordinator::CallAll(
+    const std::function<void(SimulatedPs& ps, Answer<Response> answer)>& request,
+    std::function<void(const AnswersOf<Response>&)> done) {
+  const auto answers = std::make_shared<AnswersOf<Response>>(
+      servers_.size(), absl::StatusOr<Response>(absl::UnknownError("not answered")));
   const auto missing = std::make_shared<size_t>(servers_.size());
   for (size_t shard = 0; shard < servers_.size(); ++shard) {
-    network_->Call(servers_[shard], process_, timeout, request,
-                   [answers, missing, shard, done](absl::StatusOr<ShardStatus> answer) {
-                     (*answers)[shard] = std::move(answer);
-                     if (--*missing == 0) done(*answers);
-                   });
+    network_->Call<Response>(servers_[shard], process_, kCall, request,
+                             [answers, missing, shard, done](absl::StatusOr<Response> answer) {
+                               (*answers)[shard] = std::move(answer);
+                               if (--*missing == 0) done(*answers);
+                             });
   }
 }
 
-absl::StatusOr<SimulatedCoordinator::Statuses> SimulatedCoordinator::AllOf(const Answers& answers) {
-  Statuses statuses;
+template <typename Response>
+absl::StatusOr<std::vector<Response>> SimulatedCoordinator::AllOf(
+    const AnswersOf<Response>& answers) {
+  std::vector<Response> all;
   absl::Status worst;
   for (const auto& answer : answers) {
     if (answer.ok()) {
-      statuses.push_back(*answer);
+      all.push_back(*answer);
     } else if (worst.ok() || DecideReach(answer.status(), 0) == ReachAction::kGiveUp) {
       worst = answer.status();
     }
   }
   if (!worst.ok()) return worst;
-  return statuses;
+  return all;
 }
 
 void SimulatedCoordinator::BeginGeneration(uint64_t generation) {
@@ -134,8 +142,7 @@ void SimulatedCoordinator::Reach() {
   process_->located = heard_of_;
   const uint64_t generation = journal_.generation;
   const bool made = journal_.made;
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [generation, made](SimulatedPs& ps, SimulatedPs::Answer answer) {
         if (made) return ps.SetGeneration(generation, std::move(answer));
         ps.Create(generation, std::move(answer));
@@ -162,8 +169,8 @@ void SimulatedCoordinator::Reached(const absl::StatusOr<Statuses>& statuses) {
 }
 
 void SimulatedCoordinator::AskWhoIsNew() {
-  CallAll(
-      kCall, [](SimulatedPs& ps, SimulatedPs::Answer answer) { ps.Get(std::move(answer)); },
+  CallAll<ShardStatus>(
+      [](SimulatedPs& ps, SimulatedPs::Answer answer) { ps.Get(std::move(answer)); },
       [this](const Answers& answers) {
         const auto statuses = AllOf(answers);
         if (statuses.ok()) {
@@ -189,8 +196,7 @@ void SimulatedCoordinator::BringTogether(const Statuses& statuses) {
   request.set_generation(journal_.generation);
   *request.mutable_cut() = decision.cut;
   request.set_epoch(decision.epoch);
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [request](SimulatedPs& ps, SimulatedPs::Answer answer) {
         ps.StepBack(request, std::move(answer));
       },
@@ -226,6 +232,11 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
   process_->trains = true;
   process_->flushed = false;
   process_->epoch = statuses[0].epoch();
+  process_->version = statuses[0].version();
+  for (const ShardStatus& shard : statuses) {
+    process_->version = std::min<uint64_t>(process_->version, shard.version());
+  }
+  process_->exchanges = false;
   process_->barrier = BarrierFrom(std::max<uint64_t>(merged->frontier, 1));
   process_->cuts.Start(statuses, process_->newest_version, world_->Now());
   process_->newest_version = coordinator::NewestVersion(statuses);
@@ -313,7 +324,69 @@ void SimulatedCoordinator::Look() {
                 });
   Poll();
   const auto progress = process_->dispatcher.GetProgress(kJob);
+  if (AwaitsNorm(*progress)) return ExchangeNorms();
   if (progress->at_barrier && !process_->is_busy) PassBarrier();
+}
+
+// See NormExchange: all contributions to the next version were reported.
+bool SimulatedCoordinator::AwaitsNorm(const Dispatcher::Progress& progress) const {
+  const uint64_t replicas = shape_.replicas;
+  if (!shape_.clips || process_->version * replicas >= shape_.total_steps) return false;
+  return progress.watermark >= std::min((process_->version + 1) * replicas, shape_.total_steps);
+}
+
+void SimulatedCoordinator::ExchangeNorms() {
+  if (std::exchange(process_->exchanges, true)) return;
+  MeasureVersionRequest request;
+  request.set_generation(journal_.generation);
+  request.set_epoch(process_->epoch);
+  request.set_version(process_->version);
+  CallAll<MeasureVersionResponse>(
+      [request](SimulatedPs& ps, Answer<MeasureVersionResponse> answer) {
+        ps.MeasureVersion(request, std::move(answer));
+      },
+      [this, attach = process_->attach](const AnswersOf<MeasureVersionResponse>& answers) {
+        if (attach != process_->attach) return;
+        const auto measured = AllOf(answers);
+        if (!measured.ok()) return AfterNormError(measured.status());
+        const auto decision = coordinator::DecideNorm(*measured);
+        if (!decision.ok()) return world_->Fail(decision.status().ToString());
+        if (!decision->norm) return AfterNormError(absl::UnavailableError("not all is added up"));
+        ApplyNorm(*decision->norm);
+      });
+}
+
+void SimulatedCoordinator::ApplyNorm(double norm) {
+  ApplyVersionRequest request;
+  request.set_generation(journal_.generation);
+  request.set_epoch(process_->epoch);
+  request.set_version(process_->version);
+  request.set_norm(norm);
+  CallAll<ApplyVersionResponse>(
+      [request](SimulatedPs& ps, Answer<ApplyVersionResponse> answer) {
+        ps.ApplyVersion(request, std::move(answer));
+      },
+      [this, attach = process_->attach](const AnswersOf<ApplyVersionResponse>& answers) {
+        if (attach != process_->attach) return;
+        if (const auto applied = AllOf(answers); !applied.ok()) {
+          return AfterNormError(applied.status());
+        }
+        ++process_->version;
+        process_->exchanges = false;
+        Look();
+      });
+}
+
+void SimulatedCoordinator::AfterNormError(const absl::Status& status) {
+  const Failure failure = Classify(status.code());
+  const bool detaches = failure == Failure::kStale || absl::IsOutOfRange(status);
+  if (detaches) return Detach(std::string(status.message()));
+  if (failure == Failure::kFinal) return world_->Fail(status.ToString());
+  world_->After(kSoon, process_, [this, attach = process_->attach] {
+    if (attach != process_->attach) return;
+    process_->exchanges = false;
+    if (process_->trains) Look();
+  });
 }
 
 void SimulatedCoordinator::Poll() {
@@ -322,8 +395,7 @@ void SimulatedCoordinator::Poll() {
   PlanCutsRequest plan = process_->cuts.Plan(journal_.generation, world_->Now());
   const AppliedSet reported = process_->dispatcher.DoneSteps(kJob);
   const uint64_t attach = process_->attach;
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [plan](SimulatedPs& ps, SimulatedPs::Answer answer) { ps.PlanCuts(plan, std::move(answer)); },
       [this, attach, reported](const Answers& answers) {
         if (attach == process_->attach && process_->trains) HandlePoll(answers, reported);
@@ -408,8 +480,7 @@ void SimulatedCoordinator::FlushTheEnd() {
   process_->is_busy = true;
   const uint64_t attach = process_->attach;
   const uint64_t generation = journal_.generation;
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
         ps.Flush(generation, std::move(answer));
       },
@@ -449,15 +520,13 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
   };
   const auto pin = [this, attach, generation, cut_id, pinned](const Answers& answers) {
     if (attach != process_->attach || !AfterError(AllOf(answers).status())) return;
-    CallAll(
-        kCall,
+    CallAll<ShardStatus>(
         [generation, cut_id](SimulatedPs& ps, SimulatedPs::Answer answer) {
           ps.PinCut(generation, cut_id, std::move(answer));
         },
         pinned);
   };
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [generation, other](SimulatedPs& ps, SimulatedPs::Answer answer) {
         ps.UnpinCut(generation, other, std::move(answer));
       },
@@ -502,8 +571,7 @@ void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResul
   const std::string cut_id = evaluation.request.cut_id();
   const uint64_t generation = evaluation.request.generation();
   process_->evaluation.reset();
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [generation, cut_id](SimulatedPs& ps, SimulatedPs::Answer answer) {
         ps.UnpinCut(generation, cut_id, std::move(answer));
       },
@@ -521,8 +589,7 @@ void SimulatedCoordinator::End() {
 
 void SimulatedCoordinator::RetireAll() {
   const uint64_t generation = journal_.generation;
-  CallAll(
-      kCall,
+  CallAll<ShardStatus>(
       [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
         ps.Retire(generation, std::move(answer));
       },

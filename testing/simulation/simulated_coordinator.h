@@ -73,13 +73,17 @@ class SimulatedCoordinator {
   };
   struct Process;
   using Statuses = std::vector<ShardStatus>;
-  using Answers = std::vector<absl::StatusOr<ShardStatus>>;
+  template <typename Response>
+  using AnswersOf = std::vector<absl::StatusOr<Response>>;
+  using Answers = AnswersOf<ShardStatus>;
 
   // Asks all shards; `done` is called when the last has answered.
-  void CallAll(absl::Duration timeout, const Network::Request& request,
-               std::function<void(Answers)> done);
-  // The statuses, or the worst error: one that does not pass, or the first.
-  static absl::StatusOr<Statuses> AllOf(const Answers& answers);
+  template <typename Response = ShardStatus>
+  void CallAll(const std::function<void(SimulatedPs& ps, Answer<Response> answer)>& request,
+               std::function<void(const AnswersOf<Response>&)> done);
+  // The answers, or the worst error: one that does not pass, or the first.
+  template <typename Response>
+  static absl::StatusOr<std::vector<Response>> AllOf(const AnswersOf<Response>& answers);
   bool HasMoved() const;
 
   void BeginGeneration(uint64_t generation);
@@ -98,6 +102,10 @@ class SimulatedCoordinator {
   void Poll();
   void HandlePoll(const Answers& answers, const AppliedSet& reported);
   uint64_t BarrierFrom(uint64_t step) const;
+  bool AwaitsNorm(const coordinator::Dispatcher::Progress& progress) const;
+  void ExchangeNorms();
+  void ApplyNorm(double norm);
+  void AfterNormError(const absl::Status& status);
   void PassBarrier();
   void FlushTheEnd();
   void BeginEvaluation(uint64_t steps);

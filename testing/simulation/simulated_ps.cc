@@ -343,6 +343,18 @@ void SimulatedPs::Retire(uint64_t generation, Answer answer) {
   });
 }
 
+void SimulatedPs::MeasureVersion(const MeasureVersionRequest& request,
+                                 simulation::Answer<MeasureVersionResponse> answer) {
+  if (process_->shard == nullptr) return answer(NotFound());
+  answer(process_->shard->MeasureVersion(request));
+}
+
+void SimulatedPs::ApplyVersion(const ApplyVersionRequest& request,
+                               simulation::Answer<ApplyVersionResponse> answer) {
+  if (process_->shard == nullptr) return answer(NotFound());
+  answer(process_->shard->ApplyVersion(request));
+}
+
 // See Flusher: of an asynchronous shard the newest state every now and then, of a synchronous one
 // what it has captured, while there is room.
 void SimulatedPs::KeepCuts() {

@@ -20,6 +20,10 @@
 
 namespace millrace::simulation {
 
+// Takes what comes of a call.
+template <typename Response>
+using Answer = std::function<void(absl::StatusOr<Response>)>;
+
 // The shard is the real one. What is around it (ShardStore, Flusher) is a model: a call changes the
 // shard first, then the disk writes, and then it is answered, all at moments of their own, and a
 // kill may come between any two. Calls of a process that has died are never answered.
@@ -50,7 +54,7 @@ class SimulatedPs {
   bool TakeMayHaveLost() { return std::exchange(may_have_lost_, false); }
 
   // The calls of ParameterServerAdmin. REQUIRES: it runs.
-  using Answer = std::function<void(absl::StatusOr<ShardStatus>)>;
+  using Answer = simulation::Answer<ShardStatus>;
   void Create(uint64_t generation, Answer answer);
   void SetGeneration(uint64_t generation, Answer answer);
   void Get(Answer answer);
@@ -60,6 +64,10 @@ class SimulatedPs {
   void UnpinCut(uint64_t generation, const std::string& cut_id, Answer answer);
   void Flush(uint64_t generation, Answer answer);
   void Retire(uint64_t generation, Answer answer);
+  void MeasureVersion(const MeasureVersionRequest& request,
+                      simulation::Answer<MeasureVersionResponse> answer);
+  void ApplyVersion(const ApplyVersionRequest& request,
+                    simulation::Answer<ApplyVersionResponse> answer);
 
   // The data plane. nullptr: it has no shard.
   std::shared_ptr<ps::Shard> shard() const;

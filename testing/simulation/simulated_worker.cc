@@ -21,17 +21,6 @@ constexpr absl::Duration kPushTimeout = absl::Seconds(10);
 
 absl::Status Broken() { return absl::UnavailableError("the stream broke"); }
 
-// Calls it once, and only where `life` has not ended.
-template <typename Result>
-std::function<void(Result)> Once(std::weak_ptr<const void> life, std::function<void(Result)> done) {
-  const auto open = std::make_shared<std::function<void(Result)>>(std::move(done));
-  return [open, life = std::move(life)](Result result) {
-    if (*open == nullptr) return;
-    const auto once = std::exchange(*open, nullptr);
-    if (!life.expired()) once(std::move(result));
-  };
-}
-
 }  // namespace
 
 void SimulatedWorker::Start() {

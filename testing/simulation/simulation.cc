@@ -22,7 +22,6 @@ std::vector<SimulatedPs*> Pointers(const std::vector<std::unique_ptr<SimulatedPs
 
 Simulation::Simulation(uint64_t seed)
     : world_(seed),
-      seed_(seed),
       shape_(ShapeOf(world_)),
       quiet_(absl::Seconds(1 + world_.Below(20))),
       ps_die_(!world_.OneIn(4)),
@@ -61,20 +60,21 @@ JobShape Simulation::ShapeOf(World& world) {
   } else {
     shape.replicas = static_cast<uint32_t>(1 + world.Below(4));
     shape.backup = static_cast<uint32_t>(world.Below(3));
+    shape.clips = world.OneIn(3);
   }
   if (!world.OneIn(3)) shape.evaluate_every = 1 + world.Below(40);
   return shape;
 }
 
 std::string Simulation::Describe() const {
-  return absl::StrCat("seed ", seed_, ": ", shape_.shards, " shards, ", workers_.size(),
-                      " workers, ", shape_.total_steps, " steps, ",
-                      shape_.replicas > 0
-                          ? absl::StrCat(shape_.replicas, " replicas, backup ", shape_.backup)
+  return absl::StrCat(
+      shape_.shards, " shards, ", workers_.size(), " workers, ", shape_.total_steps, " steps, ",
+      shape_.replicas > 0 ? absl::StrCat(shape_.replicas, " replicas, backup ", shape_.backup,
+                                         shape_.clips ? ", clipped" : "")
                           : absl::StrCat("asynchronous, staleness ", shape_.staleness_bound,
                                          shape_.pull_ahead ? ", pulls ahead" : ""),
-                      ", evaluated every ", shape_.evaluate_every, " steps, ",
-                      memory_stays_ ? "memory outlives processes" : "memory is lost");
+      ", evaluated every ", shape_.evaluate_every, " steps, ",
+      memory_stays_ ? "memory outlives processes" : "memory is lost");
 }
 
 void Simulation::StartPs(uint32_t shard) {

@@ -24,7 +24,7 @@ class Simulation {
   // What is wrong with it; empty: nothing.
   std::string Run();
 
-  // What was simulated, and what happened last.
+  // What is simulated; and what happened last, line by line.
   std::string Describe() const;
   std::vector<std::string> Notes() const { return world_.Notes(); }
 
@@ -43,7 +43,6 @@ class Simulation {
   void CheckTheEnd();
 
   World world_;
-  const uint64_t seed_;
   const JobShape shape_;
   // What goes wrong: how often at least, and which processes may die.
   const absl::Duration quiet_;
