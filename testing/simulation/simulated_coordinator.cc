@@ -47,6 +47,7 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   uint64_t epoch = 0;
   uint64_t barrier = 0;
   bool is_busy = false;  // A call of a barrier is under way.
+  bool flushes = false;  // The job's end, or has flushed it.
   bool flushed = false;
   uint64_t version = 0;    // That the next norm is of.
   bool exchanges = false;  // Norms, now.
@@ -126,6 +127,7 @@ void SimulatedCoordinator::BeginGeneration(uint64_t generation) {
 void SimulatedCoordinator::Attach(const std::string& cause) {
   world_->Note(absl::StrCat("attaching: ", cause));
   process_->trains = false;
+  process_->flushes = false;
   process_->evaluation.reset();
   process_->is_busy = false;
   process_->refused = 0;
@@ -230,6 +232,7 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
   world_->Note(absl::StrCat("training goes on in generation ", journal_.generation, " with ",
                             merged->done.size(), " steps"));
   process_->trains = true;
+  process_->flushes = false;
   process_->flushed = false;
   process_->epoch = statuses[0].epoch();
   process_->version = statuses[0].version();
@@ -478,6 +481,7 @@ void SimulatedCoordinator::PassBarrier() {
 
 void SimulatedCoordinator::FlushTheEnd() {
   process_->is_busy = true;
+  process_->flushes = true;
   const uint64_t attach = process_->attach;
   const uint64_t generation = journal_.generation;
   CallAll<ShardStatus>(
@@ -587,19 +591,31 @@ void SimulatedCoordinator::End() {
   RetireAll();
 }
 
+// First the generation is set where it is not: a server was away at the end.
 void SimulatedCoordinator::RetireAll() {
   const uint64_t generation = journal_.generation;
+  const auto retire = [this, generation](const Answers& /*fenced*/) {
+    CallAll<ShardStatus>(
+        [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
+          ps.Retire(generation, std::move(answer));
+        },
+        [this](const Answers& answers) {
+          if (AllOf(answers).ok()) {
+            retired_ = true;
+          } else {
+            world_->After(absl::Seconds(1), process_, [this] { RetireAll(); });
+          }
+        });
+  };
   CallAll<ShardStatus>(
       [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.Retire(generation, std::move(answer));
+        ps.SetGeneration(generation, std::move(answer));
       },
-      [this](const Answers& answers) {
-        if (AllOf(answers).ok()) {
-          retired_ = true;
-        } else {
-          world_->After(absl::Seconds(1), process_, [this] { RetireAll(); });
-        }
-      });
+      retire);
+}
+
+bool SimulatedCoordinator::relies_on_disks() const {
+  return journal_.ended || (process_ != nullptr && process_->flushes);
 }
 
 }  // namespace millrace::simulation

@@ -41,7 +41,8 @@ class SimulatedCoordinator {
 
   // The job has ended, and all shards are retired.
   bool done() const { return journal_.ended && retired_; }
-  bool ended() const { return journal_.ended; }
+  // Whether it has been told that disks have the job's last state.
+  bool relies_on_disks() const;
 
   // What it hears of its members, sooner or later. 0: it is gone.
   void HearOfPs(uint32_t shard, uint64_t incarnation);

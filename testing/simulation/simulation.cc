@@ -158,7 +158,7 @@ void Simulation::StrikePs(uint32_t shard) {
     ps.Kill();
     if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
     // What a job has come to is lost with the disk that has it.
-    const bool may_be_older = !memory_stays_ && !coordinator_->ended();
+    const bool may_be_older = !memory_stays_ && !coordinator_->relies_on_disks();
     if (may_be_older && backups_[shard].has_shard() && world_.OneIn(10)) {
       ps.PutDiskBack(backups_[shard]);
     }

@@ -2,8 +2,10 @@
 // a seed of its own: every state that anybody sees is one that the job has without all that, and
 // the job gets to its end.
 //
-//   bazel test //testing/simulation:simulation_test --test_env=MILLRACE_SIMULATIONS=100000 \
-//       --test_timeout=7200
+//   bazel test //testing/simulation:simulation_test --test_timeout=7200
+//       --test_env=MILLRACE_SIMULATIONS=100000
+#include "testing/simulation/simulation.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
