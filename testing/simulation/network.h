@@ -45,7 +45,8 @@ class Network {
 
   // A call to a ps server's admin service. `done` is called once, if the caller lives: with the
   // answer; or with UNAVAILABLE or DEADLINE_EXCEEDED, whatever becomes of the request, which may
-  // yet arrive: at the server's next process, too.
+  // yet arrive: at the server's next process, too, but not where that has an older disk. There a
+  // late SetGeneration would open a shard that lacks steps before the coordinator has seen it.
   template <typename Response>
   void Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Duration timeout,
             std::function<void(SimulatedPs& ps, Answer<Response> answer)> request,
@@ -69,8 +70,9 @@ void Network::Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Dura
     if (Loses()) result = broken;
     world_->After(Travel(), [end, result = std::move(result)] { end(result); });
   };
-  const auto arrive = [this, ps, request = std::move(request), answer, end, broken] {
-    if (ps->running()) return request(*ps, answer);
+  const auto arrive = [this, ps, request = std::move(request), answer, end, broken,
+                       disks = ps->disks()] {
+    if (ps->running() && ps->disks() == disks) return request(*ps, answer);
     world_->After(Travel(), [end, broken] { end(broken); });
   };
   world_->After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });

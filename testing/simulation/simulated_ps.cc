@@ -138,6 +138,7 @@ void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
   world_->Note(
       absl::StrCat(name(), " has its disk of generation ", copy.term().generation, " again"));
   disk_ = copy;
+  ++disks_;
 }
 
 void SimulatedPs::Stop() {

@@ -49,6 +49,8 @@ class SimulatedPs {
   const SimulatedDisk& disk() const { return disk_; }
   // The data directory is a copy of earlier. REQUIRES: it does not run.
   void PutDiskBack(const SimulatedDisk& copy);
+  // How often that was done.
+  int disks() const { return disks_; }
 
   // Whether anything that was acknowledged may have been lost since this was asked last.
   bool TakeMayHaveLost() { return std::exchange(may_have_lost_, false); }
@@ -106,6 +108,7 @@ class SimulatedPs {
   const uint32_t number_;
   ps::BlockPool pool_;  // Whatever outlives a process has blocks of it.
   SimulatedDisk disk_;
+  int disks_ = 0;
   absl::optional<ps::RootContents> arena_;
   bool has_arena_ = true;
   bool may_have_lost_ = false;
