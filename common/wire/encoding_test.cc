@@ -154,6 +154,18 @@ TEST(EncodingTest, InfinitiesAndNanStayWhatTheyAreOrAreFound) {
   }
 }
 
+// A NaN whose low bits alone are set would round to infinity, and one with all bits set to -0.
+TEST(EncodingTest, NanIsNanWhateverItsBits) {
+  for (const Encoding::Kind encoding : kNarrow) {
+    for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu}) {
+      const std::vector<float> value = {std::bit_cast<float>(bits)};
+      EXPECT_TRUE(std::isnan(Widened(Rounded(value, encoding), encoding)[0])) << bits;
+      uint16_t to = 0;
+      EXPECT_EQ(NarrowFinite(value, encoding, &to), 0u) << bits;
+    }
+  }
+}
+
 TEST(EncodingTest, ValuesAreRoundedWhereTheyStand) {
   for (const Encoding::Kind encoding : kNarrow) {
     std::vector<float> values(5000);

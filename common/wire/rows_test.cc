@@ -66,6 +66,7 @@ TEST(RowsTest, WrongRowsAreNamed) {
   EXPECT_THAT(error({3, 2}, kWidth, kRange), HasSubstr("rows[1]: 2 after 3"));
   EXPECT_THAT(error({1}, kWidth, kRange), HasSubstr("rows[0]: 1; must be from 2 to 5"));
   EXPECT_THAT(error({2, 6}, kWidth, kRange), HasSubstr("rows[1]: 6; must be from 2 to 5"));
+  EXPECT_THAT(error({5}, kWidth, {8, 12}), HasSubstr("rows[0]: 5; must be from 2 to 4"));
   EXPECT_THAT(error({~uint64_t{0}}, kWidth, kRange), HasSubstr("must be from 2 to 5"));
   EXPECT_THAT(error({0}, kWidth, {0, 0}), HasSubstr("of no elements"));
 }

@@ -421,6 +421,8 @@ TEST(TensorCodecTest, RowsInTheWrongFieldAreRefusedByPath) {
   piece.mutable_rows()->set_encoding(Encoding::FLOAT32);
   piece.set_bfloat16("ab");
   EXPECT_THAT(refusal(piece), HasSubstr("nothing in bfloat16"));
+  piece.set_bfloat16("a");
+  EXPECT_THAT(refusal(piece), HasSubstr("nothing in bfloat16"));
 }
 
 // Parsed, they took twenty times as much as the message.
@@ -463,6 +465,33 @@ TEST(TensorCodecTest, PullRequestsAreReadUnlessTheyHaveFarTooManyRows) {
   EXPECT_THAT(decode().status().ToString(), HasSubstr("or 65536 slices"));
   EXPECT_THAT(DecodePullRequest(ToBuffer(CutInto("\x08", 1))).status().ToString(),
               HasSubstr("not a PullRequest"));
+}
+
+// A few numbers besides its rows come with each piece: they are no rows.
+TEST(TensorCodecTest, ManyPiecesMayHaveAllRowsOfAMessageBetweenThem) {
+  constexpr size_t kRowsOfEach = kMaxRows / kMaxPieces;
+  PushRequest push = Header();
+  PullRequest pull;
+  for (size_t i = 0; i < kMaxPieces; ++i) {
+    PieceRows* rows = push.add_pieces()->mutable_rows();
+    rows->set_width(2);
+    rows->set_count(100);
+    rows->set_encoding(Encoding::FLOAT16);
+    WantedRows* wanted = pull.add_rows();
+    wanted->set_slice(static_cast<uint32_t>(i));
+    wanted->set_width(2);
+    for (uint64_t row = 0; row < kRowsOfEach; ++row) {
+      rows->add_rows(row);
+      wanted->add_rows(row);
+    }
+  }
+  const auto pushed = DecodePush(ToBuffer(CutInto(push.SerializeAsString(), 65536)));
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_TRUE(pushed->refusal.ok()) << pushed->refusal;
+  EXPECT_EQ(pushed->pieces.size(), kMaxPieces);
+  const auto pulled = DecodePullRequest(ToBuffer(CutInto(pull.SerializeAsString(), 65536)));
+  ASSERT_TRUE(pulled.ok()) << pulled.status();
+  EXPECT_EQ(pulled->SerializeAsString(), pull.SerializeAsString());
 }
 
 TEST(TensorCodecTest, TooManyRowsAreRefused) {

@@ -41,6 +41,8 @@ TEST(WireReaderTest, InvalidFieldsAreRefused) {
            std::string("\x0b\x14"),                  // The end of another group.
            std::string("\x0e\x01"),                  // No wire type.
            continued + "\x01",                       // A tag of six bytes.
+           std::string("\x88\x80\x80\x80\x80\x01"),  // Another, of a field that there might be.
+           "\x08" + continued + continued,           // A varint of ten that does not end.
            "\x08" + continued + continued + "\x01",  // A varint of eleven.
            std::string("\x0a\x80\x80\x80\x80\x80\x00", 7),
            std::string("\x0a\xff\xff\xff\xff\x7f"),
