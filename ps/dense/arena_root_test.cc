@@ -10,8 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "gtest/gtest.h"
 #include "ps/block/arena.h"
+#include "ps/dense/block_successors.h"
 #include "ps/dense/staged_update.h"
 
 namespace millrace::ps {
@@ -146,6 +148,55 @@ TEST_F(ArenaRootTest, DestroyedRootIsNotFound) {
   EXPECT_FALSE((*Recover()).has_value());
 }
 
+// A server that stops leaves its roots to its successor.
+TEST_F(ArenaRootTest, RootOfAnAbandonedArenaStaysAsItIs) {
+  const StatePtr last = MakeState(1, 1);
+  root_->Write({last, nullptr, 0, 1, false});
+  const StatePtr later = MakeState(2, 2);
+  arena_->Abandon();
+  root_->Write({later, last, 0, 1, false});
+  root_->NoteMoreAcknowledged();
+  root_.reset();
+  const auto found = Recover();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  ExpectState((*found)->contents.state, 1, 1);
+  EXPECT_FALSE((*found)->contents.more_acknowledged);
+}
+
+// Those of frozen variables, and those that a version of rows has not changed.
+TEST_F(ArenaRootTest, VersionsMayShareBlocks) {
+  const StatePtr before = MakeState(6, 6);
+  auto state = std::make_shared<ShardState>(*MakeState(7, 7));
+  state->blocks[1] = before->blocks[1];
+  kept_.push_back(state);
+  root_->Write({state, before, 0, 1, false});
+  const auto found = Recover();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  const RootContents& contents = (*found)->contents;
+  ExpectState(contents.previous, 6, 6);
+  EXPECT_EQ(contents.state->blocks[1], contents.previous->blocks[1]);
+  EXPECT_EQ(contents.state->blocks[2]->array(0)[0], 7);
+}
+
+TEST_F(ArenaRootTest, NormsThatVersionsWereMadeWithAreFound) {
+  ShardSpec spec = MakeSpec(/*replicas=*/2);
+  spec.mutable_optimizer()->set_global_clip_norm(1);
+  plan_ = *PlanShard(spec);
+  root_ = MakeArenaRoot(arena_, plan_);
+  const StatePtr first = MakeState(6, 6);
+  auto state = std::make_shared<ShardState>(*MakeState(7, 7));
+  state->gradient_norm = 0.1;
+  kept_.push_back(state);
+  root_->Write({state, first, 0, 1, false});
+  const auto found = Recover();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  const RootContents& contents = (*found)->contents;
+  ExpectState(contents.state, 7, 7);
+  EXPECT_EQ(contents.state->gradient_norm, absl::make_optional(0.1));
+  ExpectState(contents.previous, 6, 6);
+  EXPECT_EQ(contents.previous->gradient_norm, absl::nullopt);
+}
+
 TEST_F(ArenaRootTest, ShardOfAnotherSpecIsNotFound) {
   root_->Write({MakeState(1, 1), nullptr, 0, 1, false});
   plan_ = *PlanShard(MakeSpec(/*replicas=*/1));
@@ -203,6 +254,32 @@ TEST_F(ArenaRootTest, FrozenBlocksMadeWithoutRoomMoveOneByOneWhenThereIsSome) {
   const auto found = Recover();
   ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
   ExpectState((*found)->contents.state, 5, 5);
+}
+
+TEST_F(ArenaRootTest, SuccessorsOfBlocksMadeWithoutRoomAreInTheArenaWhenThereIsSome) {
+  full_ = true;
+  BlockSuccessors successors(/*blocks=*/1, pool_.get());
+  std::shared_ptr<const Block> newest = pool_->Allocate(kBlockElements, /*slots=*/1);
+  const auto change = [&] {
+    newest = successors.Publish(0, newest, successors.Copy(0, newest), {{0, 1}});
+    return newest->place();
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(change(), 0u) << "there is no room";
+  full_ = false;
+  clock_.Advance(absl::Minutes(1));
+  for (int i = 0; i < 3; ++i) EXPECT_NE(change(), 0u);
+  EXPECT_NE(successors.Spare(0), nullptr);
+  full_ = true;
+}
+
+TEST_F(ArenaRootTest, BlocksMadeWithoutRoomAreNotSpared) {
+  full_ = true;
+  BlockSuccessors successors(/*blocks=*/1, pool_.get());
+  std::shared_ptr<const Block> newest = pool_->Allocate(kBlockElements, /*slots=*/1);
+  for (int i = 0; i < 3; ++i) {
+    newest = successors.Publish(0, newest, successors.Copy(0, newest), {{0, 1}});
+  }
+  EXPECT_EQ(successors.Spare(0), nullptr) << "one is to be made where there is room";
 }
 
 TEST_F(ArenaRootTest, ManyStepsAboveTheWatermarkFit) {

@@ -83,6 +83,17 @@ TEST_F(BlockSuccessorsTest, BufferThatComesBackLateIsUsedNoMore) {
   for (int i = 0; i < 20; ++i) Change(i + 20, 1, 4);  // Each compares the copy with its base.
 }
 
+// Its version has the number of one that was made of another base.
+TEST_F(BlockSuccessorsTest, BufferOfAnEarlierHistoryIsUsedNoMore) {
+  Change(0, 1, 1);
+  std::shared_ptr<const Block> read = newest_;
+  ChangeAll(5);
+  Change(1, 1, 2);
+  read.reset();
+  Change(2, 1, 3);  // Each compares the copy with its base.
+  Change(3, 1, 4);
+}
+
 TEST_F(BlockSuccessorsTest, LargeChangesAreCopiedRightly) {
   for (size_t i = 0; i < 10; ++i) Change(i, kBlockSize / 2, static_cast<float>(i));
   for (size_t i = 0; i < 10; ++i) Change(i, 1, static_cast<float>(i));
@@ -123,10 +134,12 @@ TEST_F(BlockSuccessorsTest, ManyRunsAreCopiedRightly) {
 TEST_F(BlockSuccessorsTest, NothingIsKeptWhenNoVersionFollows) {
   Change(0, 1, 1);
   Change(0, 1, 2);
+  const size_t before = pool_.idle_bytes();
   successors_.Stop();
   const size_t idle = pool_.idle_bytes();
+  EXPECT_GT(idle, before) << "the version before went back to the pool";
   newest_.reset();
-  EXPECT_GT(pool_.idle_bytes(), idle) << "it went back to the pool";
+  EXPECT_GT(pool_.idle_bytes(), idle) << "so did the newest one";
 }
 
 TEST_F(BlockSuccessorsTest, BlocksMayOutliveIt) {

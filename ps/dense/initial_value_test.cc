@@ -174,8 +174,18 @@ TEST(InitialValueTest, CheckNamesWhatIsWrong) {
   EXPECT_THAT(error(initial_value), HasSubstr(".uniform: from 1 to 0;"));
   initial_value.mutable_uniform()->set_low(nan);
   EXPECT_THAT(error(initial_value), HasSubstr(".uniform: from nan to 0;"));
+  const float infinity = std::numeric_limits<float>::infinity();
+  initial_value.mutable_uniform()->set_low(-infinity);
+  EXPECT_THAT(error(initial_value), HasSubstr(".uniform: from -inf to 0;"));
+  initial_value.mutable_uniform()->set_low(0);
+  initial_value.mutable_uniform()->set_high(infinity);
+  EXPECT_THAT(error(initial_value), HasSubstr(".uniform: from 0 to inf;"));
   initial_value.mutable_truncated_normal()->set_stddev(-1);
   EXPECT_THAT(error(initial_value), HasSubstr(".truncated_normal.stddev: -1;"));
+  initial_value.mutable_truncated_normal()->set_stddev(infinity);
+  EXPECT_THAT(error(initial_value), HasSubstr(".truncated_normal.stddev: inf;"));
+  initial_value.mutable_truncated_normal()->set_stddev(0);
+  EXPECT_TRUE(CheckInitialValue(initial_value, "").ok());
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
+#include "ps/dense/initial_value.h"
 
 namespace millrace::ps {
 namespace {
@@ -127,6 +130,8 @@ TEST_F(ShardPlanTest, RestoreNamesACheckpointByAnAbsolutePath) {
   ExpectRefused("spec.restore.directory: ''; must be an absolute path");
   restore.set_directory("checkpoints");
   ExpectRefused("spec.restore.directory: 'checkpoints'; must be an absolute path");
+  restore.set_directory("/" + std::string(4096, 'a'));
+  ExpectRefused("must be an absolute path of at most 4096 bytes");
   restore.set_directory(std::string("/a/b\0c", 6));
   ExpectRefused("must have no byte that is 0");
   restore.set_directory("/checkpoints");
@@ -162,6 +167,61 @@ TEST_F(ShardPlanTest, StoredInitialValueNamesATensorOfAFile) {
   tensor.set_path("/a.safetensors");
   EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
   EXPECT_TRUE(StartsFromFiles(spec_));
+}
+
+// It is part of files' names.
+TEST_F(ShardPlanTest, JobIdIsAPlainName) {
+  AddSlice(0, "a", 0, 5);
+  for (const std::string& id : {std::string(), std::string("a/b"), std::string("a b"),
+                                std::string(kMaxJobIdBytes + 1, 'a')}) {
+    spec_.set_job_id(id);
+    ExpectRefused("spec.job_id: '");
+  }
+  spec_.set_job_id(std::string(kMaxJobIdBytes, 'a'));
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+}
+
+TEST_F(ShardPlanTest, ThereAreStepsAndATimeBetweenCuts) {
+  AddSlice(0, "a", 0, 5);
+  EXPECT_EQ(PlanShard(spec_)->cut_period, absl::Seconds(10));
+  spec_.mutable_cut_period()->set_nanos(1);
+  EXPECT_EQ(PlanShard(spec_)->cut_period, absl::Nanoseconds(1));
+  spec_.mutable_cut_period()->set_nanos(0);
+  ExpectRefused("spec.cut_period: 0; must be above 0");
+  spec_.mutable_cut_period()->set_seconds(-1);
+  ExpectRefused("spec.cut_period: -1s; must be above 0");
+  spec_.mutable_cut_period()->set_seconds(1);
+  spec_.mutable_cut_period()->set_nanos(-1);
+  ExpectRefused("spec.cut_period: ");
+  spec_.clear_cut_period();
+  spec_.set_total_steps(0);
+  ExpectRefused("spec.total_steps: 0; must be at least 1");
+}
+
+TEST_F(ShardPlanTest, ShardHasSlicesAndTheseHaveElements) {
+  ExpectRefused("spec.slices: empty; a shard has at least one slice");
+  AddSlice(0, "a", 0, 0);
+  ExpectRefused("spec.slices[0].slice.length: 0; a slice has at least 1 element");
+  spec_.mutable_slices(0)->mutable_slice()->set_length(1);
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+}
+
+TEST_F(ShardPlanTest, SlicesHaveNoMoreElementsThanAServerInAll) {
+  AddSlice(0, "a", 0, uint64_t{1} << 37);
+  AddSlice(1, "b", 0, uint64_t{1} << 37);
+  EXPECT_TRUE(PlanShard(spec_).ok()) << PlanShard(spec_).status();
+  AddSlice(2, "c", 0, 1);
+  ExpectRefused("spec.slices[2].slice.length: 1; a slice has at least 1 element, and a shard");
+}
+
+TEST_F(ShardPlanTest, OnlySynchronousShardsAwaitTheNormOfAllGradients) {
+  EXPECT_FALSE(AwaitsNorms(spec_));
+  spec_.mutable_optimizer()->set_global_clip_norm(1);
+  EXPECT_FALSE(AwaitsNorms(spec_)) << "its worker clips an asynchronous step";
+  spec_.set_replicas(1);
+  EXPECT_TRUE(AwaitsNorms(spec_));
+  spec_.mutable_optimizer()->clear_global_clip_norm();
+  EXPECT_FALSE(AwaitsNorms(spec_));
 }
 
 TEST_F(ShardPlanTest, NamesAreThereAndDiffer) {
@@ -217,6 +277,21 @@ TEST_F(ShardPlanTest, StatesShareWhatIsFrozen) {
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 12'000 + 4 * 2400 + 2 * gradient);
   spec_.set_replicas(7);
   EXPECT_EQ(MemoryNeed(*PlanShard(spec_)), 2 * 12'000 + 5 * 2400 + 800 + 7 * gradient);
+}
+
+TEST_F(ShardPlanTest, InitialValuesAreThoseOfTheirPlaceInTheVariable) {
+  constexpr uint64_t kOffset = kBlockElements + 3;
+  AddSlice(0, "a", kOffset, kBlockElements + 5);
+  InitialValue& initial_value = *spec_.mutable_slices(0)->mutable_initial_value();
+  initial_value.mutable_uniform()->set_high(1);
+  BlockPool pool;
+  const StatePtr state = *MakeInitialState(*PlanShard(spec_), &pool);
+  std::vector<float> variable(kOffset + kBlockElements + 5);
+  FillInitialValues(initial_value, spec_.seed(), "a", 0, absl::MakeSpan(variable));
+  ASSERT_EQ(state->blocks.size(), 2u);
+  EXPECT_EQ(state->blocks[0]->array(0)[0], variable[kOffset]);
+  EXPECT_EQ(state->blocks[1]->array(0)[0], variable[kOffset + kBlockElements]);
+  EXPECT_EQ(state->blocks[1]->array(0)[4], variable.back());
 }
 
 TEST_F(ShardPlanTest, SlotsBeginAtTheOptimizersInitialValues) {
