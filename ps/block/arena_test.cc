@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -168,6 +169,52 @@ TEST_F(ArenaTest, BuffersTakenBeforeRecoveryEndsAreElsewhere) {
   Open();
   for (int i = 0; i < 10; ++i) arena_->Release(Fill(-1));
   const ArenaBuffer buffer = arena_->Adopt(place, kBytes);
+  ASSERT_NE(buffer.data, nullptr);
+  EXPECT_EQ(buffer.data[0], 7);
+}
+
+TEST_F(ArenaTest, WhatIsFreeWhenRecoveryEndsIsHandedOutOnce) {
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 8; ++i) places.push_back(Fill(static_cast<float>(i)));
+  Open();
+  std::vector<ArenaBuffer> adopted;
+  for (const ArenaPlace place : places) adopted.push_back(arena_->Adopt(place, kBytes));
+  for (size_t i = 0; i < 8; i += 2) arena_->Release(places[i]);
+  const ArenaPlace fresh = Fill(-1);
+  arena_->Release(Fill(-1));
+  arena_->EndRecovery();
+  EXPECT_EQ(arena_->mapped_bytes(), SegmentBytes());
+  EXPECT_EQ(arena_->mapped_bytes() - arena_->idle_bytes(), 5 * kBytes);
+  std::vector<ArenaPlace> taken = {places[1], places[3], places[5], places[7], fresh};
+  const int made = segments_made_;
+  while (arena_->idle_bytes() > 0) taken.push_back(Fill(-1));
+  EXPECT_EQ(segments_made_, made) << "what is idle can be taken";
+  for (int i = 0; i < 8; ++i) taken.push_back(Fill(-1));
+  EXPECT_EQ(std::set<ArenaPlace>(taken.begin(), taken.end()).size(), taken.size());
+  for (size_t i = 1; i < 8; i += 2) EXPECT_EQ(adopted[i].data[0], static_cast<float>(i));
+}
+
+// A successor may have its files.
+TEST_F(ArenaTest, AbandonedArenaDeletesNoFiles) {
+  OpenNew();
+  std::vector<ArenaPlace> places;
+  for (int i = 0; i < 256; ++i) places.push_back(Fill(7));
+  for (int i = 64; i < 256; ++i) arena_->Release(places[i]);
+  const size_t files = Files("segment.");
+  arena_->Abandon();
+  for (int i = 0; i < 3; ++i) {
+    clock_.Advance(kPeakWindow);
+    arena_->GiveBackSurplus();
+    arena_->Trim();
+  }
+  for (int i = 1; i < 64; ++i) arena_->Release(places[i]);
+  EXPECT_EQ(Files("segment."), files);
+  EXPECT_EQ(arena_->Take(kBytes).data, nullptr);
+  const std::shared_ptr<Arena> before = arena_;
+  Open();
+  const ArenaBuffer buffer = arena_->Adopt(places[0], kBytes);
+  before->Release(places[0]);
   ASSERT_NE(buffer.data, nullptr);
   EXPECT_EQ(buffer.data[0], 7);
 }
