@@ -266,6 +266,16 @@ TEST(ParameterClientPullTest, RefusalsAreReturnedWithTheServersName) {
   }
 }
 
+TEST(ParameterClientPullTest, ServerThatHasNoRoomIsAskedAgain) {
+  TestCluster cluster(kLarge, /*shards=*/2, /*servers=*/2);
+  cluster.Store(cluster.MakeValues(1));
+  cluster.server(1).SetPullRule(Times(1, Refusal(absl::StatusCode::kResourceExhausted, "full")));
+  const auto client = cluster.NewClient();
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+}
+
 TEST(ParameterClientPullTest, VersionThatIsGoneIsAnError) {
   TestCluster cluster(kLarge, /*shards=*/1, /*servers=*/1);
   cluster.server(0).SetPullRule(Times(1, Refusal(absl::StatusCode::kAborted, "no longer there")));

@@ -490,6 +490,25 @@ TEST_F(ParameterClientRowsTest, ServerThatWasNotPulledFromGetsAll) {
   EXPECT_FALSE(any_rows);
 }
 
+// With their numbers they take 12 bytes each, and all elements 4: a shard has room for these.
+TEST_F(ParameterClientRowsTest, RowsThatTakeMoreThanAllElementsArePushedAsAllElements) {
+  std::atomic<bool> any_rows = false;
+  TestCluster cluster({99, 7}, /*shards=*/2, /*servers=*/1);
+  cluster.server(0).SetPushRule(NoteRowPieces(&any_rows));
+  const auto client = cluster.NewClient();
+  Learn(&cluster, client.get());
+  RowsOfAll rows = {{1}, {0}};
+  for (uint64_t row = 0; row < 34; ++row) rows[0].rows.push_back(2 * row);
+  ASSERT_EQ(PushGiven(&cluster, client.get(), 0, rows), absl::OkStatus());
+  EXPECT_FALSE(any_rows);
+  const Values expected = Less(cluster.Zeros(), cluster.MakeValues(0), rows);
+  EXPECT_EQ(cluster.Stored(), expected);
+  rows[0].rows.pop_back();
+  ASSERT_EQ(PushGiven(&cluster, client.get(), 1, rows), absl::OkStatus());
+  EXPECT_TRUE(any_rows) << "these take as much";
+  EXPECT_EQ(cluster.Stored(), Less(expected, cluster.MakeValues(1), rows));
+}
+
 TEST_F(ParameterClientRowsTest, ServerThatWasReplacedByAnOlderOneGetsAllOnce) {
   for (const int shards : {1, 3}) {
     std::atomic<bool> any_rows = false;
