@@ -314,6 +314,29 @@ TEST(ParameterClientPullTest, PartsOfAShardAreAskedForAsOneState) {
   EXPECT_EQ(groups[2], groups[3]);
 }
 
+// A group has its server keep a state.
+TEST(ParameterClientPullTest, WhatDoesNotChangeFromPartToPartIsNoGroup) {
+  Mutex mutex;
+  std::vector<uint64_t> groups;
+  for (const auto& sizes : {kSmall, kLarge}) {
+    TestCluster cluster(sizes, /*shards=*/1, /*servers=*/1);
+    cluster.server(0).SetPullRule(NoteGroups(&groups, &mutex));
+    const auto client = cluster.NewClient(/*connections_per_server=*/2);
+    Values values = cluster.Zeros();
+    PullOptions of_version = UntilSoon();
+    of_version.version = 0;
+    PullOptions of_cut = UntilSoon();
+    of_cut.cut_id = "cut";
+    ASSERT_EQ(PullInto(client.get(), of_version, &values), absl::OkStatus());
+    ASSERT_EQ(PullInto(client.get(), of_cut, &values), absl::OkStatus());
+    if (sizes == kLarge) continue;
+    ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus()) << "of one part";
+  }
+  MutexLock lock(&mutex);
+  ASSERT_EQ(groups.size(), 3u + 2u * 2u);
+  EXPECT_THAT(groups, ::testing::Each(0u));
+}
+
 TEST(ParameterClientPullTest, StateThatWasGivenUpIsPulledAgainWhole) {
   Mutex mutex;
   std::set<uint64_t> groups;

@@ -125,6 +125,29 @@ TEST(ParameterClientPushTest, SmallShardIsPushedInOneMessageOnOneConnection) {
   EXPECT_EQ(cluster.server(0).counters().push_streams, 1);
 }
 
+// Both variables are worth a message of their own where the shard is larger.
+TEST(ParameterClientPushTest, ShardOfAQuarterOfABlockIsPushedInOneMessage) {
+  constexpr uint64_t kEighth = kBlockElements / 8;
+  for (const uint64_t more : {0, 1}) {
+    TestCluster cluster({kEighth, kEighth + more}, /*shards=*/1, /*servers=*/1);
+    const auto client = cluster.NewClient();
+    ASSERT_EQ(PushStep(&cluster, client.get(), 0), absl::OkStatus());
+    EXPECT_EQ(cluster.server(0).counters().push_messages, static_cast<int>(1 + more));
+  }
+}
+
+TEST(ParameterClientPushTest, SmallVariablesOfALargeShardLeaveTogether) {
+  TestCluster cluster({kBlockElements, 10, 10, 10}, /*shards=*/1, /*servers=*/1);
+  const auto client = cluster.NewClient();
+  const auto gradients = Gradients(cluster, 0);
+  const auto push = client->StartPush(0, 32);
+  for (size_t i = 0; i < 4; ++i) push->Add(i, (*gradients)[i], gradients);
+  push->Commit();
+  ASSERT_EQ(push->Wait(Soon()), absl::OkStatus());
+  EXPECT_EQ(cluster.server(0).counters().push_messages, 2);
+  EXPECT_EQ(cluster.Stored(), Negative(cluster.MakeValues(0)));
+}
+
 TEST(ParameterClientPushTest, LargeShardIsSpreadOverTheConnectionsInMessagesOfABlock) {
   TestCluster cluster({16 * kBlockElements}, /*shards=*/1, /*servers=*/1);
   const auto client = cluster.NewClient(/*connections_per_server=*/3);
@@ -486,6 +509,11 @@ TEST(ParameterClientTest, NumberOfConnectionsIsChecked) {
   const auto client = ParameterClient::Create("job", kSmall, cluster.routing(), options);
   EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(client.status().ToString(), HasSubstr("connections_per_server: 0"));
+  options.connections_per_server = 64;
+  EXPECT_TRUE(ParameterClient::Create("job", kSmall, cluster.routing(), options).ok());
+  options.connections_per_server = 65;
+  EXPECT_EQ(ParameterClient::Create("job", kSmall, cluster.routing(), options).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ParameterClientTest, CallTimeoutIsChecked) {
