@@ -102,5 +102,69 @@ TEST_F(PlacePiecesTest, NamesTheElementThatIsNoNumber) {
               HasSubstr("variable 'kernel' has nan at element 141"));
 }
 
+class GatherTest : public PlacePiecesTest {
+ protected:
+  static constexpr uint64_t kBytesOfBlock = kBlockElements * sizeof(float) + kPieceOverhead;
+
+  // Slice 0 is a block of 10 elements, slice 1 two.
+  GatherTest() { spec_.mutable_slices(1)->mutable_slice()->set_length(kBlockElements + 100); }
+
+  PlacedPieces Placed(std::vector<WirePiece> pieces) {
+    return *PlacePieces(spec_, layout(), std::move(pieces));
+  }
+
+  void Gather(const PlacedPieces& message) {
+    const absl::Status status =
+        push_.Gather(layout(), /*stream=*/1, message, [this](PushPieces pieces, uint64_t bytes) {
+          counted_ += bytes;
+          return pieces;
+        });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  uint64_t Elements() const {
+    uint64_t elements = 0;
+    for (const PushPieces& pieces : push_.pieces()) elements += ElementCount(pieces);
+    return elements;
+  }
+
+  BlockLayout layout() const { return *BlockLayout::Create(spec_); }
+
+  PushAssembly push_{/*push_id=*/1, /*step=*/0, /*examples=*/32};
+  uint64_t counted_ = 0;
+};
+
+TEST_F(GatherTest, MessageThatComesTwiceIsGatheredOnce) {
+  const PlacedPieces message = Placed(
+      {MakePiece(0, 0, std::vector<float>(10, 1)), MakePiece(1, 5, std::vector<float>(7, 2))});
+  Gather(message);
+  EXPECT_EQ(Elements(), 10 + kBlockElements);
+  const uint64_t counted = counted_;
+  Gather(message);
+  EXPECT_EQ(push_.arrived(), 17u);
+  EXPECT_EQ(Elements(), 10 + kBlockElements) << "what comes twice would be added twice";
+  EXPECT_EQ(counted_, counted);
+}
+
+TEST_F(GatherTest, WhatIsGatheredTakesWhatWasSaidBefore) {
+  const auto expect_bytes = [this](std::vector<WirePiece> pieces, uint64_t of_new, uint64_t bytes) {
+    const PlacedPieces message = Placed(std::move(pieces));
+    const uint64_t before = counted_;
+    EXPECT_EQ(PushAssembly::BytesToGather(nullptr, layout(), message), of_new);
+    EXPECT_EQ(PushAssembly::BytesToGather(&push_, layout(), message), bytes);
+    Gather(message);
+    EXPECT_EQ(counted_ - before, bytes);
+  };
+  const uint64_t small = 10 * sizeof(float) + kPieceOverhead;
+  // To the end of the first block, in two pieces; and a whole one.
+  expect_bytes({MakePiece(1, kBlockElements - 7, {1, 2}), MakePiece(0, 0, std::vector<float>(10)),
+                MakePiece(1, kBlockElements - 5, std::vector<float>(5))},
+               kBytesOfBlock + small, kBytesOfBlock + small);
+  const uint64_t last = 100 * sizeof(float) + kPieceOverhead;
+  expect_bytes({MakePiece(1, 0, {1, 2})}, kBytesOfBlock, 0);
+  expect_bytes({MakePiece(1, kBlockElements - 8, {1}), MakePiece(1, kBlockElements, {1})},
+               kBytesOfBlock + last, last);
+}
+
 }  // namespace
 }  // namespace millrace::ps
