@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,6 +42,36 @@ TEST_F(CutStoreTest, CutComesBackAsItWas) {
   EXPECT_THAT(Values(*contents->state), Each(7));
   EXPECT_EQ(contents->state->blocks[1]->array(1)[2], 107);
   EXPECT_THAT(contents->held, IsEmpty());
+}
+
+TEST_F(CutStoreTest, NormThatAVersionWasMadeWithComesBackWithItsCut) {
+  ShardSpec spec = Spec(/*replicas=*/2);
+  spec.mutable_optimizer()->set_global_clip_norm(1);
+  const ShardPlan plan = *PlanShard(spec);
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  const StatePtr without = State(plan, 4);
+  auto with = std::make_shared<ShardState>(*State(plan, 6));
+  with->gradient_norm = 0.1;
+  for (const StatePtr& state : {without, StatePtr(with)}) {
+    ASSERT_TRUE(store_->WriteCut(plan, {term_.epoch, state, {}, of_stop_}).ok());
+  }
+  Reopen();
+  EXPECT_EQ((*store_->ReadCut(plan, Name(0, 4), &pool_))->gradient_norm, absl::nullopt);
+  EXPECT_EQ((*store_->ReadCut(plan, Name(0, 6), &pool_))->gradient_norm, absl::make_optional(0.1));
+}
+
+TEST_F(CutStoreTest, CutsOfALaterEpochComeBackAsSuch) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  Write(plan, 8);
+  StepBack(plan, 4);
+  Write(plan, 6);
+  const std::vector<std::string> before = Cuts();
+  EXPECT_THAT(before, ::testing::Contains("1.6"));
+  Reopen();
+  EXPECT_EQ(Cuts(), before);
+  EXPECT_EQ((*store_->ReadCut(plan, Name(1, 6), &pool_))->version, 6);
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 6);
 }
 
 TEST_F(CutStoreTest, AsynchronousShardKeepsTheNewest) {
