@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -90,6 +91,15 @@ class ArenaTest : public ::testing::Test {
       count += entry.path().filename().string().rfind(prefix, 0) == 0 ? 1 : 0;
     }
     return count;
+  }
+
+  void EditHeader(const std::string& from, const std::string& to) const {
+    const std::string path = Directory() + "/arena";
+    std::ifstream in(path);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    ASSERT_NE(text.find(from), std::string::npos);
+    text.replace(text.find(from), from.size(), to);
+    std::ofstream(path, std::ios::trunc) << text;
   }
 
   size_t SegmentBytes() const {
@@ -412,15 +422,6 @@ class UselessArenaTest : public ArenaTest {
     EXPECT_EQ(arena_->OpenRoot("a").status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(Files("segment."), 0);
   }
-
-  void EditHeader(const std::string& from, const std::string& to) const {
-    const std::string path = Directory() + "/arena";
-    std::ifstream in(path);
-    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    ASSERT_NE(text.find(from), std::string::npos);
-    text.replace(text.find(from), from.size(), to);
-    std::ofstream(path, std::ios::trunc) << text;
-  }
 };
 
 TEST_F(UselessArenaTest, OfAnotherBoot) {
@@ -551,6 +552,21 @@ TEST_F(ArenaTest, DirectoriesOfArenasThatWereNeverMadeOrWhollyRemovedGo) {
   RemoveLostArenas(options_.parent);
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh)) << "its server may be making it";
+}
+
+// A container's, or another version's.
+TEST_F(ArenaTest, ArenaOfWhichNobodyHereCanTellStays) {
+  const std::pair<std::string, std::string> changes[] = {{"mounts ", "mounts elsewhere "},
+                                                         {"layout 1", "layout 2"}};
+  for (const auto& [from, to] : changes) {
+    MakeDataDirectory("data", "0123");
+    OpenNew();
+    arena_->Abandon();
+    EditHeader(from, to);
+    fs::remove_all(options_.data_dir);
+    RemoveLostArenas(options_.parent);
+    EXPECT_TRUE(fs::exists(Directory())) << to;
+  }
 }
 
 TEST_F(ArenaTest, DataDirectoryMadeAnewHasLostItsArena) {
