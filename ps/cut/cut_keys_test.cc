@@ -1,5 +1,8 @@
 #include "ps/cut/cut_keys.h"
 
+#include <string>
+
+#include "absl/types/optional.h"
 #include "gtest/gtest.h"
 
 namespace millrace::ps {
@@ -24,6 +27,21 @@ TEST(CutKeysTest, NamesOfFilesAreParsed) {
   }
   for (const char* name : {"", ".sst", "job.7.9", "job.7.x.sst", "7.9.sst", "job.7.09.sst"}) {
     EXPECT_FALSE(ParseCutFileName(name).has_value()) << name;
+  }
+}
+
+TEST(CutKeysTest, KeysOfRecordsAreParsed) {
+  for (const char* job : {"job", "a.b.1", ""}) {
+    const std::string key = RecordKey(ShardKey(job, 0x01020304));
+    const absl::optional<ShardId> parsed = ParseRecordKey(key);
+    ASSERT_TRUE(parsed.has_value()) << job;
+    EXPECT_EQ(parsed->job_id, job);
+    EXPECT_EQ(parsed->shard, 0x01020304u);
+    for (size_t length = 0; length < key.size(); ++length) {
+      EXPECT_FALSE(ParseRecordKey(key.substr(0, length)).has_value()) << length;
+    }
+    EXPECT_FALSE(ParseRecordKey(key + "x").has_value());
+    EXPECT_FALSE(ParseRecordKey("H" + key.substr(1)).has_value());
   }
 }
 

@@ -138,6 +138,10 @@ TEST_F(CutStoreTest, DamagedCutThatIsAskedForIsNoneAnyMore) {
   EXPECT_THAT(Cuts(), ElementsAre("0.4", "0.8"));
   EXPECT_EQ(store_->ReadCut(plan, Name(0, 8), &pool_).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Cuts(), ElementsAre("0.4"));
+  EXPECT_FALSE(store_->Has(plan.spec, 0, 8)) << "a flush writes it anew";
+  EXPECT_TRUE(store_->Has(plan.spec, 0, 4));
+  EXPECT_FALSE(store_->Has(plan.spec, 1, 4));
+  EXPECT_EQ(store_->NewestVersion("job", 0), 4);
   EXPECT_EQ((*store_->ReadCut(plan, Name(0, 4), &pool_))->version, 4);
 }
 
