@@ -139,6 +139,31 @@ TEST_F(RootFileTest, GrowsWithItsContents) {
   EXPECT_THAT(Successor()->words, ElementsAre(2));
 }
 
+TEST_F(RootFileTest, HasRoomForAsMuchAsItsCapacity) {
+  const std::vector<uint64_t> full(kCapacity, 7);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(root_->Write(full, false).ok());
+    EXPECT_EQ(Successor()->words, full);
+  }
+}
+
+TEST_F(RootFileTest, MarkIsThatOfTheContentsThatItHasGrownWith) {
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(root_->Write({i}, false).ok());
+  ASSERT_TRUE(root_->Write(std::vector<uint64_t>(3 * kCapacity, 7), /*marked=*/false).ok());
+  root_->Mark();
+  EXPECT_TRUE(Successor()->marked);
+}
+
+TEST_F(RootFileTest, FileThatWasCutIsNone) {
+  ASSERT_TRUE(root_->Write({1}, false).ok());
+  for (const size_t size : {72, 65, 48, 16}) {
+    std::filesystem::resize_file(path_, size);
+    EXPECT_EQ(RootFile::Open(path_, ReserveWithFallocate).status().code(),
+              absl::StatusCode::kDataLoss)
+        << size;
+  }
+}
+
 TEST_F(RootFileTest, WhereItCannotGrowItKeepsWhatItHas) {
   bool full = false;
   root_ = *RootFile::Create(path_, kCapacity, [&full](int fd, size_t bytes) {
