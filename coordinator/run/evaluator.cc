@@ -19,6 +19,7 @@ namespace {
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 constexpr int kQuietAttempts = 3;  // Failures before people are told.
+constexpr int kAttemptsBeforeLook = 10;
 
 std::string CutId(uint64_t pin) { return absl::StrCat("evaluation-", pin); }
 
@@ -69,8 +70,13 @@ bool Evaluator::IsDueAt(uint64_t barrier) const {
 absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation,
                                               bool may_be_last) {
   CHECK(!under_way());
+  // A call to pin the one before the last may have come after the one to unpin it.
+  for (const uint64_t pin : {pins_ - 1, pins_}) {
+    if (pins_ == 0) continue;
+    MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, CutId(pin)));
+  }
+  // Only now, so that nothing is left under an older name.
   const std::string cut_id = CutId(++pins_);
-  MILLRACE_RETURN_IF_ERROR(shards_->UnpinCut(generation, CutId(pins_ - 1)));
   MILLRACE_ASSIGN_OR_RETURN(const auto pinned, shards_->PinCut(generation, cut_id));
   const BarrierCheck check = CheckBarrier(pinned, step);
   if (check.state != BarrierState::kReached) return check;
@@ -84,6 +90,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   worker_.reset();
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
+  look_at_pins_at_ = kAttemptsBeforeLook;
   has_failed_ = false;
   asked_at_.clear();
   Assign();
@@ -158,6 +165,15 @@ absl::Status Evaluator::TakeError(const EvaluationReport& report) {
   worker_.reset();
   assign_at_ = options_.clock->Now() + kRetryPause * std::min(attempts_, 10);
   return absl::OkStatus();
+}
+
+absl::optional<BarrierCheck> Evaluator::LookAtPins() {
+  if (!under_way() || answered_at_ || attempts_ < look_at_pins_at_) return absl::nullopt;
+  look_at_pins_at_ = attempts_ + kAttemptsBeforeLook;
+  // A shard that has it pinned says what that is.
+  const auto pinned = shards_->PinCut(request_.generation(), cut_id());
+  if (!pinned.ok()) return absl::nullopt;
+  return CheckBarrier(*pinned, *step_);
 }
 
 void Evaluator::NoteMetrics(const std::string& worker, size_t reported, size_t taken) {

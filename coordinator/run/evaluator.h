@@ -59,13 +59,19 @@ class Evaluator {
 
   // The name under which shards pin what is evaluated. It never comes again in a generation: a call
   // that unpins an earlier evaluation, however late, does not take what is pinned for this one.
-  // Whatever one left pinned goes when the next one is. REQUIRES: under way.
+  // What the last two left pinned goes before the next one is. REQUIRES: under way.
   const std::string& cut_id() const { return request_.cut_id(); }
 
   // Gives the evaluation to another worker when it is due: its worker is gone, cannot run the job
   // any more, or gets nothing of it (it was excluded), has failed or is slow.
   // Returns a message for people where something went wrong, or nothing. Call it often.
   std::string CheckWorker(const std::vector<WorkerMember>& workers);
+
+  // Whether the shards still have pinned what is evaluated, which somebody else may have unpinned:
+  // asked once in a while where the evaluation fails again and again. Where the state is still that
+  // of the steps before the barrier, it is pinned again. Blocks while it asks. Nothing: not asked,
+  // or there was no answer.
+  absl::optional<BarrierCheck> LookAtPins();
 
   // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
@@ -104,7 +110,7 @@ class Evaluator {
 
   uint64_t evaluated_;  // The barrier of the last evaluation that has a result.
   uint32_t evaluations_ = 0;
-  uint64_t pins_ = 0;  // How often shards were asked to pin.
+  uint64_t pins_ = 0;  // The last one's number.
   EvaluationPace pace_;
 
   // Of the one under way.
@@ -118,6 +124,7 @@ class Evaluator {
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();
   int attempts_ = 0;
+  int look_at_pins_at_ = 0;  // See LookAtPins: after so many attempts.
   bool has_failed_ = false;
   std::string trouble_;
 };

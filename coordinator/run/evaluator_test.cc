@@ -102,6 +102,8 @@ class EvaluatorTest : public testing::Test {
   void Unpin(const std::string& cut_id) {
     EXPECT_TRUE(shards_->UnpinCut(kGeneration, cut_id).ok());
   }
+  ShardGroup* shards() { return shards_.get(); }
+  FakePs& ps() { return ps_; }
   absl::optional<uint64_t> PinnedSteps(const std::string& cut_id) {
     return ps_.PinnedSteps(kEvaluatedJob, 0, cut_id);
   }
@@ -168,6 +170,60 @@ TEST_F(EvaluatorTest, WhatComesLateForOneEvaluationDoesNotTakeThePinsOfLaterOnes
     EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), steps);
     Answer(workers_[0]);
   }
+}
+
+// A try that could not unpin it had taken another name, and the next one did not know the first.
+TEST_F(EvaluatorTest, WhatATryPinnedGoesBeforeTheNext) {
+  AddWorkers(1);
+  EXPECT_EQ(evaluator_->Begin(/*step=*/1, kGeneration)->state, BarrierState::kMissing);
+  EXPECT_TRUE(PinnedSteps("evaluation-1"));
+  ps().set_on_unpin([failures = 2]() mutable {
+    return failures-- > 0 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "") : grpc::Status::OK;
+  });
+  EXPECT_FALSE(evaluator_->Begin(/*step=*/1, kGeneration).ok());
+  EXPECT_FALSE(evaluator_->Begin(/*step=*/1, kGeneration).ok());
+  Begin();
+  EXPECT_FALSE(PinnedSteps("evaluation-1"));
+  EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 1u);
+}
+
+TEST_F(EvaluatorTest, CallToPinThatComesAfterItsEvaluationLeavesNothingForLong) {
+  AddWorkers(1);
+  Begin();
+  const std::string first = evaluator_->cut_id();
+  Answer(workers_[0]);
+  Begin();
+  EXPECT_TRUE(shards()->PinCut(kGeneration, first).ok());
+  Answer(workers_[0]);
+  Begin();
+  EXPECT_FALSE(PinnedSteps(first));
+}
+
+// Or the job waits for an evaluation of which nobody has the state.
+TEST_F(EvaluatorTest, WhatSomebodyUnpinnedIsPinnedAgainOrFoundToBeGone) {
+  AddWorkers(1);
+  Begin();
+  Unpin(evaluator_->cut_id());
+  const auto fail = [&] {
+    absl::optional<BarrierCheck> check;
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_FALSE(check.has_value()) << "after " << i << " failures";
+      Answer(workers_[0], absl::StatusCode::kUnavailable);
+      clock_.Advance(absl::Seconds(2));
+      CheckWorker();
+      check = evaluator_->LookAtPins();
+    }
+    return check;
+  };
+  auto check = fail();
+  ASSERT_TRUE(check.has_value());
+  EXPECT_EQ(check->state, BarrierState::kReached);
+  EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 1u);
+  Unpin(evaluator_->cut_id());
+  ASSERT_TRUE(ps().Push(kEvaluatedJob, 0, kGeneration, /*step=*/1).ok());
+  check = fail();
+  ASSERT_TRUE(check.has_value());
+  EXPECT_EQ(check->state, BarrierState::kBeyond);
 }
 
 TEST_F(EvaluatorTest, StateThatIsNotOfTheStepsBeforeItIsNotEvaluated) {

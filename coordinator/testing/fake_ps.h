@@ -112,6 +112,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   }
   void set_on_drop(std::function<grpc::Status()> on_drop) { on_drop_ = std::move(on_drop); }
   void set_on_pin(std::function<grpc::Status()> on_pin) { on_pin_ = std::move(on_pin); }
+  void set_on_unpin(std::function<grpc::Status()> on_unpin) { on_unpin_ = std::move(on_unpin); }
   void set_on_get(std::function<grpc::Status()> on_get) { on_get_ = std::move(on_get); }
   // Of SetGeneration.
   void set_on_generation(std::function<grpc::Status()> on_generation) {
@@ -238,6 +239,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<absl::Status(const ShardSpec& spec)> on_restore_;
   std::function<grpc::Status()> on_drop_;
   std::function<grpc::Status()> on_pin_;
+  std::function<grpc::Status()> on_unpin_;
   std::function<grpc::Status()> on_get_;
   std::function<grpc::Status()> on_generation_;
   std::function<grpc::Status()> on_step_back_;

@@ -242,6 +242,9 @@ grpc::Status FakePs::PinCut(grpc::ServerContext*, const PinCutRequest* request,
 
 grpc::Status FakePs::UnpinCut(grpc::ServerContext*, const UnpinCutRequest* request,
                               UnpinCutResponse* /*response*/) {
+  if (const grpc::Status status = on_unpin_ ? on_unpin_() : grpc::Status::OK; !status.ok()) {
+    return status;
+  }
   MutexLock lock(&mutex_);
   Shard* shard = nullptr;
   const grpc::Status status = FindAt(*request, &shard);

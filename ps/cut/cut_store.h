@@ -56,8 +56,8 @@ class CutStore {
 
   // The newest cut of a shard, or its initial values if it never had one and did not start from
   // files (see StartsFromFiles); in synchronous mode the version before too, if there is a cut of
-  // that. A damaged cut is passed over, with a line in the log, and the contents then say that more
-  // was acknowledged. DATA_LOSS: every cut is damaged or missing.
+  // that, or it is the initial values. A damaged cut is passed over, with a line in the log, and
+  // the contents then say that more was acknowledged. DATA_LOSS: every cut is damaged or missing.
   // With other errors, of the disk or of memory, the cuts stay as they are. An error of the disk is
   // returned where it happens three times running.
   absl::StatusOr<ShardContents> ReadShard(const ShardPlan& plan, BlockPool* pool);

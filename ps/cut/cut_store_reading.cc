@@ -22,6 +22,11 @@ absl::Status NoSuchCut(const ShardSpec& spec, const CutName& cut) {
                                           " of epoch ", cut.epoch()));
 }
 
+// Whether the version before it is in no cut, since it is the initial values.
+bool FollowsInitialValues(const ShardPlan& plan, const ShardState& state) {
+  return plan.spec.replicas() != 0 && state.version == 1 && !StartsFromFiles(plan.spec);
+}
+
 }  // namespace
 
 absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPool* pool) {
@@ -51,6 +56,9 @@ absl::StatusOr<ShardContents> CutStore::ReadShard(const ShardPlan& plan, BlockPo
       MILLRACE_ASSIGN_OR_RETURN(contents->previous, ReadPrevious(plan, cuts[i], cuts.back(), pool));
     }
     if (contents.ok()) {
+      if (contents->previous == nullptr && FollowsInitialValues(plan, *contents->state)) {
+        MILLRACE_ASSIGN_OR_RETURN(contents->previous, MakeInitialState(plan, pool));
+      }
       contents->more_acknowledged = passed_over;
       return contents;
     }
