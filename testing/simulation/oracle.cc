@@ -32,7 +32,11 @@ ShardSpec Oracle::SpecOf(uint32_t shard) const {
   ShardSpec spec =
       ::millrace::testing::MakeSpec({kElements - 2, 2}, shape_.replicas, shape_.total_steps);
   spec.set_shard(shard);
-  if (shape_.replicas > 0) spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(0.1F);
+  if (shape_.replicas > 0) {
+    Sgd& sgd = *spec.mutable_optimizer()->mutable_sgd();
+    sgd.set_learning_rate(0.05F);
+    sgd.set_momentum(0.5F);  // So that later values tell of slots, too.
+  }
   if (shape_.clips) spec.mutable_optimizer()->set_global_clip_norm(kClipNorm);
   return spec;
 }

@@ -38,7 +38,7 @@ struct PulledState {
 // minus their sum, exactly and in whatever order. Synchronous: gradients follow from the step and
 // from the values of all shards, so that a version has its bits only if each of its contributions
 // was computed on the version before, on every shard, and added in its place; what these bits are
-// is found by shards that nothing happens to.
+// is found by shards that nothing happens to, not by another way to compute them.
 class Oracle {
  public:
   static constexpr size_t kElements = 7;  // Of a shard.

@@ -40,6 +40,8 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   Dispatcher dispatcher;
   coordinator::CutPlanner cuts;
   std::vector<uint64_t> located;  // The ps servers' incarnations when they were called.
+  int losses = 0;                 // When the shards were asked for what the dispatcher began with,
+  int losses_at_reach = 0;        // and last.
   int refused = 0;
   bool trains = false;
   uint64_t attach = 0;  // Its number: what belongs to an older one is of no interest.
@@ -53,6 +55,7 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   bool exchanges = false;  // Norms, now.
   bool polling = false;
   uint64_t pins = 0;
+  uint64_t evaluations = 0;
   uint64_t newest_version = 0;
   absl::optional<Evaluation> evaluation;
 };
@@ -142,6 +145,7 @@ void SimulatedCoordinator::Reach() {
     return world_->After(absl::Seconds(1), process_, [this] { Reach(); });
   }
   process_->located = heard_of_;
+  process_->losses_at_reach = Losses();
   const uint64_t generation = journal_.generation;
   const bool made = journal_.made;
   CallAll<ShardStatus>(
@@ -216,7 +220,7 @@ void SimulatedCoordinator::BringTogether(const Statuses& statuses) {
             Reach();
           });
         }
-        ++steps_back_;
+        world_->Count("steps back");
         if (HasMoved()) return Reach();
         if (DecideAttach(*stepped, shape_.replicas).step_back) {
           return world_->After(kSoon, process_, [this] { Reach(); });
@@ -226,11 +230,14 @@ void SimulatedCoordinator::BringTogether(const Statuses& statuses) {
 }
 
 void SimulatedCoordinator::Train(const Statuses& statuses) {
-  ++attached_;
+  world_->Count("attached");
   const auto merged = coordinator::MergeProgress(statuses);
   if (!merged.ok()) return world_->Fail(merged.status().ToString());
   world_->Note(absl::StrCat("training goes on in generation ", journal_.generation, " with ",
                             merged->done.size(), " steps"));
+  CheckNothingIsLost(merged->done);
+  // The state at the end will be another one: see Evaluator::ForgetTheEnd.
+  if (merged->done.watermark() < shape_.total_steps) journal_.evaluated.erase(shape_.total_steps);
   process_->trains = true;
   process_->flushes = false;
   process_->flushed = false;
@@ -253,6 +260,22 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
                               .pulls_ahead = shape_.pull_ahead},
                              route, merged->done, process_->barrier);
   Look();
+}
+
+int SimulatedCoordinator::Losses() const {
+  int losses = 0;
+  for (const SimulatedPs* const ps : servers_) losses += ps->losses();
+  return losses;
+}
+
+// Unless a server lost its memory, since before the shards were asked the last time.
+void SimulatedCoordinator::CheckNothingIsLost(const AppliedSet& done) {
+  const int losses_before = std::exchange(process_->losses, process_->losses_at_reach);
+  const AppliedSet reported = process_->dispatcher.DoneSteps(kJob);
+  const uint64_t lost = coordinator::CountLost(reported, done);
+  if (lost == 0 || Losses() > losses_before) return;
+  world_->Fail(absl::StrCat("no server lost its memory, and of ", reported.size(),
+                            " steps that were reported ", lost, " are lost"));
 }
 
 void SimulatedCoordinator::Detach(const std::string& cause) {
@@ -374,6 +397,7 @@ void SimulatedCoordinator::ApplyNorm(double norm) {
         if (const auto applied = AllOf(answers); !applied.ok()) {
           return AfterNormError(applied.status());
         }
+        world_->Count("norms exchanged");
         ++process_->version;
         process_->exchanges = false;
         Look();
@@ -457,6 +481,10 @@ bool SimulatedCoordinator::AfterCheck(const Statuses& statuses, uint64_t barrier
 // Returns whether the call has worked; otherwise it is tried again, or the shards attached.
 bool SimulatedCoordinator::AfterError(const absl::Status& status) {
   if (status.ok()) return true;
+  if (absl::IsInvalidArgument(status) || absl::IsInternal(status)) {
+    world_->Fail(absl::StrCat("the job fails: ", status.ToString()));
+    return false;
+  }
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     world_->After(kSoon, process_, [this, attach = process_->attach] {
       if (attach != process_->attach) return;
@@ -504,7 +532,7 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
   const uint64_t generation = journal_.generation;
   // See Evaluator: a name that does not come again, and the one before.
   const std::string other = absl::StrCat("evaluation-", process_->pins);
-  const std::string cut_id = absl::StrCat("evaluation-", ++process_->pins);
+  const std::string cut_id = absl::StrCat("evaluation-", process_->pins + 1);
   const auto pinned = [this, attach, steps, cut_id, generation](const Answers& answers) {
     if (attach != process_->attach) return;
     const auto statuses = AllOf(answers);
@@ -514,7 +542,7 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
     evaluation.steps = steps;
     evaluation.request.set_job_id(kJob);
     evaluation.request.set_generation(generation);
-    evaluation.request.set_evaluation_id(generation << 32 | process_->pins);
+    evaluation.request.set_evaluation_id(generation << 32 | ++process_->evaluations);
     evaluation.request.set_cut_id(cut_id);
     process_->evaluation = std::move(evaluation);
     SendEvaluation();
@@ -524,6 +552,7 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
   };
   const auto pin = [this, attach, generation, cut_id, pinned](const Answers& answers) {
     if (attach != process_->attach || !AfterError(AllOf(answers).status())) return;
+    ++process_->pins;
     CallAll<ShardStatus>(
         [generation, cut_id](SimulatedPs& ps, SimulatedPs::Answer answer) {
           ps.PinCut(generation, cut_id, std::move(answer));
@@ -571,7 +600,8 @@ void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResul
   }
   world_->Note(absl::StrCat("evaluated at ", evaluation.steps));
   process_->dispatcher.EndEvaluation(kJob);
-  journal_.evaluated[evaluation.steps] = true;
+  journal_.evaluated.insert(evaluation.steps);
+  world_->Count("evaluations");
   const std::string cut_id = evaluation.request.cut_id();
   const uint64_t generation = evaluation.request.generation();
   process_->evaluation.reset();

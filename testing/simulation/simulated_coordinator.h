@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,10 @@
 
 namespace millrace::simulation {
 
-// All decisions are the real ones: who gets which step (Dispatcher), whether shards go on or step
+// The decisions are the real ones: who gets which step (Dispatcher), whether shards go on or step
 // back, and to where (DecideAttach), what they have (MergeProgress), which cuts they take
 // (CutPlanner), whether they are at a barrier (CheckBarrier), and what to make of an error
-// (DecideReach). What asks and waits (Attacher, Trainer, Evaluator) is a model of it.
+// (DecideReach). What asks, waits, and attaches again (Attacher, Trainer, Evaluator) is a model.
 class SimulatedCoordinator {
  public:
   // None is owned.
@@ -49,19 +50,13 @@ class SimulatedCoordinator {
   // A worker's new stream.
   void Join(const std::shared_ptr<Session>& session, const std::string& name);
 
-  // Since the job began: how often shards stepped back, and were attached.
-  int steps_back() const { return steps_back_; }
-  int attached() const { return attached_; }
-  // Evaluations that have taken place.
-  size_t evaluations() const { return journal_.evaluated.size(); }
-
  private:
   // What is written before anybody hears of it.
   struct Journal {
     uint64_t generation = 0;
     bool made = false;  // All shards are.
     bool ended = false;
-    std::map<uint64_t, bool> evaluated;  // By barrier.
+    std::set<uint64_t> evaluated;  // Barriers.
   };
   struct Member {
     std::shared_ptr<Session> session;
@@ -94,6 +89,8 @@ class SimulatedCoordinator {
   void AskWhoIsNew();
   void BringTogether(const Statuses& statuses);
   void Train(const Statuses& statuses);
+  int Losses() const;
+  void CheckNothingIsLost(const AppliedSet& done);
 
   void Receive(uint64_t member, const MemberMessage& message);
   void LookAfter(uint64_t member);
@@ -124,8 +121,6 @@ class SimulatedCoordinator {
   const std::vector<SimulatedPs*> servers_;
   Journal journal_;
   bool retired_ = false;
-  int steps_back_ = 0;
-  int attached_ = 0;
   uint64_t last_member_ = 0;
   std::vector<uint64_t> heard_of_;  // Of each ps server: its incarnation.
   std::shared_ptr<Process> process_;

@@ -78,6 +78,7 @@ void SimulatedPs::Start(bool with_arena) {
     arena_.reset();
   }
   KeepCuts();
+  KeepTime();
 }
 
 SimulatedPs::ShardPtr SimulatedPs::MakeShard(uint64_t generation, ps::ShardContents contents) {
@@ -101,9 +102,10 @@ SimulatedPs::ShardPtr SimulatedPs::FromArena(const ps::ShardTerm& term) {
   contents.stepped_back_to = term.stepped_back_to;
   contents.origin = ShardStatus::ARENA;
   contents.more_acknowledged = arena_->more_acknowledged;
-  if (contents.more_acknowledged) may_have_lost_ = true;
+  if (contents.more_acknowledged) ++losses_;
   const ShardPtr shard = MakeShard(arena_->generation, std::move(contents));
   shard->SetStored(term);
+  world_->Count("shards from arenas");
   return shard;
 }
 
@@ -116,9 +118,12 @@ SimulatedPs::ShardPtr SimulatedPs::FromDisk(const ps::ShardTerm& term, bool whol
   contents.retired = term.retired;
   const ps::ShardPlan plan = Plan();
   if (contents.state == nullptr) contents.state = *ps::MakeInitialState(plan, &pool_);
+  if (synchronous() && contents.state->version == 1) {
+    contents.previous = *ps::MakeInitialState(plan, &pool_);
+  }
   contents.more_acknowledged =
       !term.retired && !whole && contents.state->applied.watermark() < plan.spec.total_steps();
-  if (contents.more_acknowledged) may_have_lost_ = true;
+  if (contents.more_acknowledged) ++losses_;
   const ShardPtr shard = MakeShard(term.generation, std::move(contents));
   shard->SetStored(term);
   return shard;
@@ -127,11 +132,8 @@ SimulatedPs::ShardPtr SimulatedPs::FromDisk(const ps::ShardTerm& term, bool whol
 void SimulatedPs::Kill() {
   if (process_ == nullptr) return;
   world_->Note(absl::StrCat(name(), " is killed"));
-  // Roots see that it was killed.
-  const std::weak_ptr<Process> process = process_;
-  ShardPtr shard = std::move(process_->shard);
-  process_.reset();
-  shard.reset();
+  const ShardPtr shard = process_->shard;
+  process_.reset();  // First: so the root sees that it was killed.
 }
 
 void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
@@ -139,50 +141,61 @@ void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
       absl::StrCat(name(), " has its disk of generation ", copy.term().generation, " again"));
   disk_ = copy;
   ++disks_;
+  world_->Count("disks put back");
+  ++losses_;
 }
 
 void SimulatedPs::Stop() {
   world_->Note(absl::StrCat(name(), " stops"));
+  absl::Status written;
   if (process_->shard != nullptr) {
     process_->shard->Refuse(absl::UnavailableError("the ps server stops"));
-    WriteForStop();
-    if (!process_->shard->Status().closed()) disk_.MarkStopped();
+    written = WriteForStop();
+    if (written.ok() && !process_->shard->Status().closed()) disk_.MarkStopped();
   }
   Kill();
-  arena_.reset();
+  if (written.ok()) arena_.reset();
 }
 
-// See Flusher::WriteForStop.
-void SimulatedPs::WriteForStop() {
+bool SimulatedPs::HasRegularCut(uint64_t epoch, uint64_t version) const {
+  const std::vector<CutName> names = disk_.Names();  // Without cuts of stops, which go.
+  return std::any_of(names.begin(), names.end(), [&](const CutName& name) {
+    return name.epoch() == epoch && name.version() == version;
+  });
+}
+
+// See Flusher::WriteForStop. What waits for the disk is written first.
+absl::Status SimulatedPs::WriteForStop() {
   const ShardPtr shard = process_->shard;
-  if (shard->RetirementIsStored()) return;
+  if (shard->RetirementIsStored()) return absl::OkStatus();
+  if (DiskFails()) return absl::UnavailableError("the disk is full");
+  disk_.WriteRecord(TermToStore(*shard, /*retirement=*/false));
   const auto is_needed = [this](uint64_t epoch, const ps::ShardState& state) {
-    if (state.version == 0) return false;
-    const std::vector<CutName> names = disk_.Names();  // Without cuts of stops, which go.
-    return std::none_of(names.begin(), names.end(), [&](const CutName& name) {
-      return name.epoch() == epoch && name.version() == state.version;
-    });
+    return state.version > 0 && !HasRegularCut(epoch, state.version);
   };
   const auto write = [this](SimulatedCut cut) {
     cut.number = disk_.BeginCut();
-    disk_.CommitCut(std::move(cut)).IgnoreError();
+    return disk_.CommitCut(std::move(cut));
   };
   const auto captured = shard->TakeCapturedCut();
   if (captured.has_value() && is_needed(captured->epoch, *captured->state)) {
-    write({.epoch = captured->epoch, .state = captured->state});
+    write({.epoch = captured->epoch, .state = captured->state}).IgnoreError();
   }
   const ps::ShardContents contents = shard->Contents();
   const uint64_t first_of_stop = disk_.NextNumber();
+  absl::Status written;
   if (contents.previous != nullptr && is_needed(contents.epoch, *contents.previous)) {
-    write({.epoch = contents.epoch, .state = contents.previous, .of_stop = true});
+    written.Update(write({.epoch = contents.epoch, .state = contents.previous, .of_stop = true}));
   }
   if (is_needed(contents.epoch, *contents.state) || !contents.held.empty()) {
-    write({.epoch = contents.epoch,
-           .state = contents.state,
-           .held = contents.held,
-           .of_stop = synchronous()});
+    if (!contents.held.empty()) world_->Count("stops with held contributions");
+    written.Update(write({.epoch = contents.epoch,
+                          .state = contents.state,
+                          .held = contents.held,
+                          .of_stop = synchronous()}));
   }
-  disk_.Prune(synchronous(), process_->common, first_of_stop);
+  if (written.ok()) disk_.Prune(synchronous(), process_->common, first_of_stop);
+  return written;
 }
 
 std::shared_ptr<ps::Shard> SimulatedPs::shard() const {
@@ -228,6 +241,7 @@ void SimulatedPs::SetGeneration(uint64_t generation, Answer answer) {
 void SimulatedPs::StoreTerm(const ShardPtr& shard, bool retirement, Answer answer) {
   if (shard->IsStored(TermToStore(*shard, retirement))) return answer(shard->Status());
   Do(process_->records, [this, shard, retirement, answer = std::move(answer)] {
+    if (DiskFails()) return answer(absl::UnavailableError("the disk is full"));
     const ps::ShardTerm newest = TermToStore(*shard, retirement);
     disk_.WriteRecord(newest);
     shard->SetStored(newest);
@@ -248,7 +262,8 @@ void SimulatedPs::PlanCuts(const PlanCutsRequest& request, Answer answer) {
       shard->PlanCuts(request.generation(), request.every_versions(), request.also_at());
   if (!planned.ok()) return answer(planned);
   const CutName& common = request.common();
-  if (synchronous() && disk_.Has(common.epoch(), common.version())) {
+  const bool is_there = common.version() == 0 || HasRegularCut(common.epoch(), common.version());
+  if (synchronous() && is_there) {
     process_->common = common;
     Do(process_->records, [this, shard] {
       disk_.Prune(synchronous(), process_->common);
@@ -313,7 +328,8 @@ void SimulatedPs::FlushNow(const ShardPtr& shard, Answer answer) {
     WriteCut(shard, {disk_.BeginCut(), newest.epoch, state},
              [shard, state, answer](const absl::Status& status) {
                if (status.ok()) return answer(shard->StatusAt(*state));
-               answer(absl::FailedPreconditionError(status.message()));
+               answer(absl::IsCancelled(status) ? absl::FailedPreconditionError(status.message())
+                                                : status);
              });
   });
 }
@@ -321,7 +337,12 @@ void SimulatedPs::FlushNow(const ShardPtr& shard, Answer answer) {
 void SimulatedPs::WriteCut(const ShardPtr& shard, SimulatedCut cut,
                            std::function<void(absl::Status)> done) {
   Do(process_->records, [this, shard, cut = std::move(cut), done = std::move(done)] {
-    const absl::Status status = disk_.CommitCut(cut);
+    absl::Status status;
+    if (DiskFails()) {
+      status = absl::UnavailableError("the disk is full");
+    } else if (!HasRegularCut(cut.epoch, cut.state->version)) {
+      status = disk_.CommitCut(cut);
+    }
     if (status.ok()) disk_.Prune(synchronous(), process_->common);
     Report(shard);
     done(status);
@@ -365,7 +386,7 @@ void SimulatedPs::KeepCuts() {
     if (shard == nullptr || shard->retired()) return;
     Do(process_->cuts, [this, shard] {
       const auto write = [this, shard](uint64_t epoch, const ps::StatePtr& state) {
-        if (disk_.Has(epoch, state->version)) return;
+        if (HasRegularCut(epoch, state->version)) return;
         WriteCut(shard, {disk_.BeginCut(), epoch, state}, [](const absl::Status& /*status*/) {});
       };
       if (!synchronous()) {
@@ -383,6 +404,14 @@ void SimulatedPs::KeepCuts() {
       }
       shard->AllowCuts(newer < kNewerCuts);
     });
+  });
+}
+
+// As the server does once a second.
+void SimulatedPs::KeepTime() {
+  world_->After(absl::Seconds(1), process_, [this] {
+    KeepTime();
+    if (process_->shard != nullptr) process_->shard->Tick(world_->Now());
   });
 }
 

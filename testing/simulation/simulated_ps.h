@@ -24,9 +24,10 @@ namespace millrace::simulation {
 template <typename Response>
 using Answer = std::function<void(absl::StatusOr<Response>)>;
 
-// The shard is the real one. What is around it (ShardStore, Flusher) is a model: a call changes the
-// shard first, then the disk writes, and then it is answered, all at moments of their own, and a
-// kill may come between any two. Calls of a process that has died are never answered.
+// The shard is the real one; what it computes takes no time. What is around it (ShardStore,
+// Flusher) is a model: a call changes the shard first, then the disk writes, and then it is
+// answered, all at moments of their own, and a kill may come between any two. A disk that fails
+// does so now and then.
 class SimulatedPs {
  public:
   // None is owned.
@@ -47,13 +48,14 @@ class SimulatedPs {
   // What the machine's memory has is lost. REQUIRES: it does not run.
   void LoseArena() { arena_.reset(); }
   const SimulatedDisk& disk() const { return disk_; }
+  void SetDiskFails(bool fails) { disk_fails_ = fails; }
   // The data directory is a copy of earlier. REQUIRES: it does not run.
   void PutDiskBack(const SimulatedDisk& copy);
   // How often that was done.
   int disks() const { return disks_; }
 
-  // Whether anything that was acknowledged may have been lost since this was asked last.
-  bool TakeMayHaveLost() { return std::exchange(may_have_lost_, false); }
+  // How often it came back without something that it may have acknowledged.
+  int losses() const { return losses_; }
 
   // The calls of ParameterServerAdmin. REQUIRES: it runs.
   using Answer = simulation::Answer<ShardStatus>;
@@ -100,8 +102,11 @@ class SimulatedPs {
   void Report(const ShardPtr& shard);
   void FlushNow(const ShardPtr& shard, Answer answer);
   void WriteCut(const ShardPtr& shard, SimulatedCut cut, std::function<void(absl::Status)> done);
+  bool DiskFails() { return disk_fails_ && world_->OneIn(3); }
+  bool HasRegularCut(uint64_t epoch, uint64_t version) const;
   void KeepCuts();
-  void WriteForStop();
+  void KeepTime();
+  absl::Status WriteForStop();
 
   World* const world_;
   const Oracle* const oracle_;
@@ -109,9 +114,10 @@ class SimulatedPs {
   ps::BlockPool pool_;  // Whatever outlives a process has blocks of it.
   SimulatedDisk disk_;
   int disks_ = 0;
+  bool disk_fails_ = false;
   absl::optional<ps::RootContents> arena_;
   bool has_arena_ = true;
-  bool may_have_lost_ = false;
+  int losses_ = 0;
   uint64_t incarnation_ = 0;
   std::shared_ptr<Process> process_;
 };

@@ -16,6 +16,7 @@ using ::millrace::testing::MakeMessage;
 using ::millrace::testing::MakeWirePiece;
 
 constexpr int kTries = 4;
+constexpr int kPushing = 2;  // Steps whose pushes may be under way.
 constexpr absl::Duration kPullTimeout = absl::Seconds(10);
 constexpr absl::Duration kPushTimeout = absl::Seconds(10);
 
@@ -46,8 +47,13 @@ void SimulatedWorker::Connect() {
     process_->leases.clear();  // They are void.
     process_->session = around_.connect(this);
     if (process_->session != nullptr) {
-      process_->session->Listen([this](const CoordinatorMessage& message) { Receive(message); },
-                                process_);
+      // Of a stream that has ended nothing is heard any more.
+      const std::weak_ptr<Session> session = process_->session;
+      process_->session->Listen(
+          [this, session](const CoordinatorMessage& message) {
+            if (process_->session == session.lock()) Receive(message);
+          },
+          process_);
     }
   }
   world_->After(world_->Between(absl::Milliseconds(100), absl::Seconds(5)), process_,
@@ -79,19 +85,27 @@ SimulatedWorker::StepPtr SimulatedWorker::FirstOf(const Lease& lease) {
   return step;
 }
 
+// A step begins while the pushes of the one before are under way.
 void SimulatedWorker::Next() {
-  if (process_->step != nullptr || process_->leases.empty()) return;
-  const Lease lease = process_->leases.front();
-  process_->leases.pop_front();
+  if (process_->computes != nullptr || process_->pushing >= kPushing) return;
+  std::deque<Lease>& leases = process_->leases;
+  while (!leases.empty() && leases.front().generation() < process_->generation) leases.pop_front();
+  if (leases.empty()) return;
+  const Lease lease = leases.front();
+  if (lease.begin() + 1 < lease.end()) {
+    leases.front().set_begin(lease.begin() + 1);
+  } else {
+    leases.pop_front();
+  }
   const StepPtr ahead = std::exchange(process_->ahead, nullptr);
-  if (lease.generation() < process_->generation) return Next();
   const bool has_begun = ahead != nullptr && !ahead->over &&
                          ahead->lease.lease_id() == lease.lease_id() &&
                          ahead->step == lease.begin();
-  process_->step = has_begun ? ahead : FirstOf(lease);
-  process_->step->has_turn = true;
-  if (!has_begun) return PullAll(process_->step);
-  ComputeIfReady(process_->step);
+  process_->computes = has_begun ? ahead : FirstOf(lease);
+  process_->computes->has_turn = true;
+  if (!has_begun) return PullAll(process_->computes);
+  world_->Count("pulls ahead");
+  ComputeIfReady(process_->computes);
 }
 
 // The next step's pull begins while this one's gradient is computed: it has been leased.
@@ -104,18 +118,42 @@ void SimulatedWorker::PullAhead() {
 }
 
 void SimulatedWorker::PullAll(const StepPtr& step) {
-  const size_t shards = around_.servers.size();
-  step->pulled.assign(shards, absl::nullopt);
-  for (uint32_t shard = 0; shard < shards; ++shard) {
+  step->pulled.assign(around_.servers.size(), absl::nullopt);
+  for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) {
     PullRequest request;
     request.set_generation(step->lease.generation());
-    const uint32_t replicas = around_.shape->replicas;
-    if (replicas > 0) request.set_version(step->step / replicas);
-    Pull(shard, request, [this, step, shard](absl::StatusOr<PulledState> state) {
+    const auto take = [this, step, shard](absl::StatusOr<PulledState> state) {
       if (step->over) return;
       if (!state.ok()) return Fail(step, state.status());
       step->pulled[shard] = *std::move(state);
       ComputeIfReady(step);
+    };
+    if (around_.shape->replicas > 0) {
+      request.set_version(step->step / around_.shape->replicas);
+      Pull(shard, request, take);
+    } else {
+      PullParts(shard, std::move(request), take);
+    }
+  }
+}
+
+// Two streams share a pull of the newest state: both parts are of one.
+void SimulatedWorker::PullParts(uint32_t shard, PullRequest request, Pulled done) {
+  constexpr uint32_t kParts = 2;
+  request.set_parts(kParts);
+  request.set_pull_group(1 + world_->Below(~uint64_t{0}));
+  const auto end = Once(std::weak_ptr<const void>(process_), std::move(done));
+  const auto first = std::make_shared<absl::optional<PulledState>>();
+  for (uint32_t part = 0; part < kParts; ++part) {
+    request.set_part(part);
+    Pull(shard, request, [this, first, end](absl::StatusOr<PulledState> state) {
+      if (!state.ok()) return end(state);
+      if (!first->has_value()) {
+        *first = *std::move(state);
+        return;
+      }
+      if ((*first)->version != state->version) world_->Fail("parts of a pull are of two states");
+      end(std::move(state));
     });
   }
 }
@@ -151,7 +189,7 @@ void SimulatedWorker::CheckPulled(const Step& step) {
 
 void SimulatedWorker::Pull(uint32_t shard, const PullRequest& request, Pulled done) {
   SimulatedPs* const ps = around_.servers[shard];
-  const auto end = Once<absl::StatusOr<PulledState>>(process_, std::move(done));
+  const auto end = Once(std::weak_ptr<const void>(process_), std::move(done));
   world_->After(kPullTimeout + absl::Seconds(2), process_,
                 [end] { end(absl::DeadlineExceededError("no values came")); });
   if (around_.network->Loses()) {
@@ -178,8 +216,11 @@ void SimulatedWorker::Pull(uint32_t shard, const PullRequest& request, Pulled do
 }
 
 void SimulatedWorker::PushAll(const StepPtr& step) {
+  process_->computes.reset();
+  ++process_->pushing;
   step->pushed.assign(around_.servers.size(), false);
   for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) PushTo(step, shard, kTries);
+  Next();
 }
 
 void SimulatedWorker::PushTo(const StepPtr& step, uint32_t shard, int tries) {
@@ -200,78 +241,94 @@ void SimulatedWorker::PushTo(const StepPtr& step, uint32_t shard, int tries) {
 // Pieces go over two streams, each of which carries some of them; either may break.
 void SimulatedWorker::Push(const Step& step, uint32_t shard,
                            std::function<void(absl::Status)> done) {
-  SimulatedPs* const ps = around_.servers[shard];
-  const auto end = Once<absl::Status>(process_, std::move(done));
+  const std::function<void(absl::Status)> end =
+      Once(std::weak_ptr<const void>(process_), std::move(done));
   const ShardSpec spec = around_.oracle->SpecOf(shard);
   std::vector<PulledState> pulled;
   for (const auto& state : step.pulled) pulled.push_back(*state);
-  const auto gradient = around_.oracle->Gradient(step.step, shard, pulled);
+  const std::vector<float> gradient = around_.oracle->Gradient(step.step, shard, pulled);
   const uint64_t push_id = 1 + world_->Below(~uint64_t{0});
-
-  const auto answer = [this, end](const PushResponse& response) {
-    absl::Status status(static_cast<absl::StatusCode>(response.code()), response.message());
-    if (around_.network->Loses()) status = Broken();
-    world_->After(around_.network->Travel(), [end, status] { end(status); });
-  };
-  constexpr size_t kStreams = 2;
-  for (size_t stream = 0; stream < kStreams; ++stream) {
-    // What is known of it at the other end; it belongs to one process of the server.
-    struct Far {
-      uint64_t incarnation = 0;
-      uint64_t number = 0;
-      bool broken = false;
-    };
-    const auto far = std::make_shared<Far>();
-    far->number = 1 + world_->Below(~uint64_t{0});
-    Pipe pipe(world_, around_.network);
-    size_t begin = 0;
-    for (int i = 0; i < spec.slices_size(); ++i) {
-      const uint64_t length = spec.slices(i).slice().length();
-      for (uint64_t offset = 0; offset < length; ++offset) {
-        if ((begin + offset) % kStreams != stream) continue;
-        DecodedPush message = MakeMessage(spec, step.step, push_id, Oracle::ExamplesOf(step.step));
-        message.header.set_generation(step.lease.generation());
-        message.pieces.push_back(
-            MakeWirePiece(static_cast<uint32_t>(i), offset, {gradient[begin + offset]}));
-        const bool breaks = around_.network->Loses();
-        const auto sent = std::make_shared<DecodedPush>(std::move(message));
-        pipe.Send([this, ps, far, sent, breaks, answer, end] {
-          if (far->incarnation == 0) far->incarnation = ps->running() ? ps->incarnation() : 0;
-          const bool gone = ps->shard() == nullptr || ps->incarnation() != far->incarnation;
-          if (breaks || gone) far->broken = true;
-          if (far->broken) {
-            return world_->After(around_.network->Travel(), [end] { end(Broken()); });
-          }
-          ps->shard()->Push(far->number, std::move(*sent), answer);
-        });
-      }
-      begin += length;
+  std::vector<DecodedPush> messages;
+  size_t element = 0;
+  for (int i = 0; i < spec.slices_size(); ++i) {
+    const auto slice = static_cast<uint32_t>(i);
+    for (uint64_t offset = 0; offset < spec.slices(i).slice().length(); ++offset) {
+      messages.push_back(MakeMessage(spec, step.step, push_id, Oracle::ExamplesOf(step.step)));
+      messages.back().header.set_generation(step.lease.generation());
+      messages.back().pieces.push_back(MakeWirePiece(slice, offset, {gradient[element++]}));
     }
-    // It ends some time after the last message, whether or not the worker has its answer.
-    const absl::Duration stays = world_->Between(kPushTimeout / 10, 3 * kPushTimeout);
-    pipe.Send([this, ps, far, stays] {
-      world_->After(far->broken ? absl::ZeroDuration() : stays, [ps, far] {
-        if (ps->shard() == nullptr || ps->incarnation() != far->incarnation) return;
-        ps->shard()->StreamEnded(far->number);
-      });
-    });
   }
+  std::vector<DecodedPush> of_stream[2];
+  for (size_t i = 0; i < messages.size(); ++i) of_stream[i % 2].push_back(std::move(messages[i]));
+  for (auto& sent : of_stream) Stream(shard, std::move(sent), end);
   world_->After(kPushTimeout, process_, [end] { end(absl::DeadlineExceededError("no answer")); });
 }
 
+// A stream belongs to one process of the server. It ends some time after the last message, whether
+// or not the worker has its answer.
+void SimulatedWorker::Stream(uint32_t shard, std::vector<DecodedPush> messages,
+                             const std::function<void(absl::Status)>& end) {
+  struct Far {
+    uint64_t incarnation = 0;
+    uint64_t number = 0;
+    bool is_broken = false;
+  };
+  SimulatedPs* const ps = around_.servers[shard];
+  Network* const network = around_.network;
+  const auto far = std::make_shared<Far>();
+  far->number = 1 + world_->Below(~uint64_t{0});
+  const auto fail = [this, network, end] {
+    world_->After(network->Travel(), [end] { end(Broken()); });
+  };
+  const auto answer = [this, network, end, fail](const PushResponse& response) {
+    if (network->Loses()) return fail();
+    const absl::Status status(static_cast<absl::StatusCode>(response.code()), response.message());
+    world_->After(network->Travel(), [end, status] { end(status); });
+  };
+  Pipe pipe(world_, network);
+  for (DecodedPush& message : messages) {
+    if (network->Loses()) continue;  // Nobody is told.
+    const auto sent = std::make_shared<DecodedPush>(std::move(message));
+    pipe.Send([ps, far, sent, breaks = network->Loses(), answer, fail] {
+      if (far->incarnation == 0 && ps->running()) far->incarnation = ps->incarnation();
+      const bool is_gone = ps->shard() == nullptr || ps->incarnation() != far->incarnation;
+      far->is_broken = far->is_broken || breaks || is_gone;
+      if (far->is_broken) return fail();
+      ps->shard()->Push(far->number, std::move(*sent), answer);
+    });
+  }
+  const absl::Duration stays = world_->Between(kPushTimeout / 10, 3 * kPushTimeout);
+  pipe.Send([this, ps, far, stays] {
+    world_->After(far->is_broken ? absl::ZeroDuration() : stays, [ps, far] {
+      if (ps->shard() == nullptr || ps->incarnation() != far->incarnation) return;
+      ps->shard()->StreamEnded(far->number);
+    });
+  });
+}
+
+// See FromServers in worker/training/job_computation.cc.
 void SimulatedWorker::Fail(const StepPtr& step, const absl::Status& status) {
   step->over = true;
   if (!step->has_turn) return;  // It is pulled anew.
+  absl::StatusCode code = status.code();
+  if (absl::IsNotFound(status)) code = absl::StatusCode::kUnavailable;
+  if (absl::IsOutOfRange(status)) code = absl::StatusCode::kAborted;
+  if (Classify(code) == Failure::kFinal) {
+    return world_->Fail(
+        absl::StrCat("the job fails at step ", step->step, ": ", status.ToString()));
+  }
   MemberMessage message;
   LeaseReturned& returned = *message.mutable_lease_returned();
   returned.set_job_id(step->lease.job_id());
   returned.set_lease_id(step->lease.lease_id());
   returned.set_step(step->step);
-  returned.set_code(static_cast<int>(status.code()));
+  returned.set_code(static_cast<int>(code));
   returned.set_message(std::string(status.message()));
   Tell(message);
-  process_->step.reset();
-  Next();
+  std::deque<Lease>& leases = process_->leases;
+  const bool has_rest = !leases.empty() && leases.front().lease_id() == step->lease.lease_id();
+  if (has_rest) leases.pop_front();
+  Leave(step);
 }
 
 void SimulatedWorker::Finish(const StepPtr& step) {
@@ -283,10 +340,15 @@ void SimulatedWorker::Finish(const StepPtr& step) {
   result.set_step(step->step);
   result.set_examples(Oracle::ExamplesOf(step->step));
   Tell(message);
-  process_->step.reset();
-  Lease rest = step->lease;
-  rest.set_begin(step->step + 1);
-  if (rest.begin() < rest.end()) process_->leases.push_front(std::move(rest));
+  Leave(step);
+}
+
+void SimulatedWorker::Leave(const StepPtr& step) {
+  if (process_->computes == step) {
+    process_->computes.reset();
+  } else {
+    --process_->pushing;
+  }
   Next();
 }
 

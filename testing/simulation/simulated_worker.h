@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "common/wire/tensor_codec.h"
 #include "protos/cluster.pb.h"
 #include "testing/simulation/network.h"
 #include "testing/simulation/oracle.h"
@@ -108,8 +109,9 @@ class SimulatedWorker {
   struct Process {
     std::shared_ptr<Session> session;
     std::deque<Lease> leases;
-    StepPtr step;
-    StepPtr ahead;  // Whose pull has begun before its turn.
+    StepPtr computes;  // Pulls, or computes.
+    int pushing = 0;   // Steps that come after that.
+    StepPtr ahead;     // Whose pull has begun before its turn.
     uint64_t generation = 0;
   };
 
@@ -128,12 +130,16 @@ class SimulatedWorker {
   void PushTo(const StepPtr& step, uint32_t shard, int tries);
   void Fail(const StepPtr& step, const absl::Status& status);
   void Finish(const StepPtr& step);
+  void Leave(const StepPtr& step);
 
   // A pull of a shard; `done` is called once if this process lives.
   using Pulled = std::function<void(absl::StatusOr<PulledState>)>;
   void Pull(uint32_t shard, const PullRequest& request, Pulled done);
+  void PullParts(uint32_t shard, PullRequest request, Pulled done);
   // One try of a push.
   void Push(const Step& step, uint32_t shard, std::function<void(absl::Status)> done);
+  void Stream(uint32_t shard, std::vector<DecodedPush> messages,
+              const std::function<void(absl::Status)>& end);
 
   const Surroundings around_;
   World* const world_;

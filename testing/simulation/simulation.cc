@@ -11,6 +11,7 @@ namespace {
 // When nothing goes wrong any more, the job gets to its end in less.
 constexpr absl::Duration kPatience = absl::Minutes(30);
 constexpr absl::Duration kLongestTrouble = absl::Minutes(10);
+constexpr absl::Duration kAfterTheEnd = absl::Minutes(1);
 
 std::vector<SimulatedPs*> Pointers(const std::vector<std::unique_ptr<SimulatedPs>>& servers) {
   std::vector<SimulatedPs*> pointers;
@@ -115,7 +116,7 @@ void Simulation::Trouble() {
 }
 
 void Simulation::Strike() {
-  switch (world_.Below(8)) {
+  switch (world_.Below(9)) {
     case 0:
     case 1:
     case 2:
@@ -123,7 +124,7 @@ void Simulation::Strike() {
       return;
     case 3:
       if (!coordinator_dies_ || !coordinator_->running()) return;
-      ++kills_;
+      world_.Count("kills");
       coordinator_->Kill();
       world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [this] {
         coordinator_->Start();
@@ -134,7 +135,7 @@ void Simulation::Strike() {
     case 5: {
       SimulatedWorker* const worker = workers_[world_.Below(workers_.size())].get();
       if (!workers_die_ || !worker->running()) return;
-      ++kills_;
+      world_.Count("kills");
       worker->Kill();
       world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
                    [worker] { worker->Start(); });
@@ -142,6 +143,9 @@ void Simulation::Strike() {
     }
     case 6:
       workers_[world_.Below(workers_.size())]->BreakStream();
+      return;
+    case 7:
+      servers_[world_.Below(servers_.size())]->SetDiskFails(world_.OneIn(2));
       return;
     default:
       network_.SetTroubled(!world_.OneIn(3));
@@ -151,15 +155,19 @@ void Simulation::Strike() {
 void Simulation::StrikePs(uint32_t shard) {
   SimulatedPs& ps = *servers_[shard];
   if (!ps.running()) return;
-  ++kills_;
+  world_.Count("kills");
   if (world_.OneIn(4)) {
     ps.Stop();
   } else {
     ps.Kill();
     if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
-    // What a job has come to is lost with the disk that has it.
-    const bool may_be_older = !memory_stays_ && !coordinator_->relies_on_disks();
-    if (may_be_older && backups_[shard].has_shard() && world_.OneIn(10)) {
+    // What a job has come to is lost with the disk that has it. And whoever puts a copy back of a
+    // server that was stopped cleanly is not so quick that nobody has seen that server since.
+    const SimulatedDisk& backup = backups_[shard];
+    const bool may_be_older = !memory_stays_ && !coordinator_->relies_on_disks() &&
+                              backup.has_shard() &&
+                              backup.term().generation < ps.disk().term().generation;
+    if (may_be_older && world_.OneIn(10)) {
       ps.PutDiskBack(backups_[shard]);
     }
   }
@@ -173,6 +181,7 @@ void Simulation::StrikePs(uint32_t shard) {
 void Simulation::EndTrouble() {
   world_.Note("nothing goes wrong from here on");
   network_.SetTroubled(false);
+  for (const auto& server : servers_) server->SetDiskFails(false);
 }
 
 std::string Simulation::Run() {
@@ -182,10 +191,12 @@ std::string Simulation::Run() {
   trouble_ends_ = world_.Now() + world_.Between(absl::Seconds(1), kLongestTrouble);
   network_.SetTroubled(world_.OneIn(2));
   Trouble();
-  while (world_.failure().empty() && !coordinator_->done()) {
-    world_.Next();
-    if (world_.Now() < trouble_ends_ + kPatience) continue;
-    world_.Fail("the job does not get to its end");
+  absl::Time end = absl::InfiniteFuture();
+  while (world_.failure().empty() && world_.Now() < end) {
+    if (!world_.Next()) world_.Fail("nothing happens any more");
+    // What was under way then meets shards that are retired.
+    if (coordinator_->done()) end = std::min(end, world_.Now() + kAfterTheEnd);
+    if (world_.Now() > trouble_ends_ + kPatience) world_.Fail("the job does not get to its end");
   }
   if (world_.failure().empty()) CheckTheEnd();
   return world_.failure();

@@ -3,6 +3,7 @@
 #define MILLRACE_TESTING_SIMULATION_SIMULATION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ namespace millrace::simulation {
 class Simulation {
  public:
   explicit Simulation(uint64_t seed);
+  ~Simulation() { world_.Clear(); }  // What is planned has parts of the others.
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
 
   // Runs the job to its end: for a while everything goes wrong that may, and then nothing any more.
   // What is wrong with it; empty: nothing.
@@ -28,8 +32,8 @@ class Simulation {
   std::string Describe() const;
   std::vector<std::string> Notes() const { return world_.Notes(); }
 
-  const SimulatedCoordinator& coordinator() const { return *coordinator_; }
-  int kills() const { return kills_; }
+  // How often what has happened.
+  const std::map<std::string, uint64_t>& counts() const { return world_.counts(); }
 
  private:
   static JobShape ShapeOf(World& world);
@@ -58,7 +62,6 @@ class Simulation {
   std::unique_ptr<SimulatedCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   absl::Time trouble_ends_;
-  int kills_ = 0;
 };
 
 }  // namespace millrace::simulation

@@ -42,6 +42,13 @@ class World {
   // Mostly near `least`, now and then near `most`.
   absl::Duration Between(absl::Duration least, absl::Duration most);
 
+  // Events that have not happened never will.
+  void Clear() { events_.clear(); }
+
+  // Something has happened of which there must be some in many simulations.
+  void Count(const std::string& what) { ++counts_[what]; }
+  const std::map<std::string, uint64_t>& counts() const { return counts_; }
+
   // What happened, for whoever looks for why something went wrong; the last of it is kept.
   void Note(std::string line);
   std::vector<std::string> Notes() const { return {notes_.begin(), notes_.end()}; }
@@ -57,6 +64,7 @@ class World {
   // By when they happen, and of those of one moment by which was planned first.
   std::map<std::pair<absl::Time, uint64_t>, std::function<void()>> events_;
   std::deque<std::string> notes_;
+  std::map<std::string, uint64_t> counts_;
   std::string failure_;
 };
 
