@@ -137,7 +137,8 @@ void SimulatedWorker::PullAll(const StepPtr& step) {
   }
 }
 
-// Two streams share a pull of the newest state: both parts are of one.
+// Two streams share a pull of the newest state. Parts that are of two, of two processes of the
+// server, are pulled again, as PullAttempt does.
 void SimulatedWorker::PullParts(uint32_t shard, PullRequest request, Pulled done) {
   constexpr uint32_t kParts = 2;
   request.set_parts(kParts);
@@ -152,7 +153,10 @@ void SimulatedWorker::PullParts(uint32_t shard, PullRequest request, Pulled done
         *first = *std::move(state);
         return;
       }
-      if ((*first)->version != state->version) world_->Fail("parts of a pull are of two states");
+      if ((*first)->version != state->version) {
+        world_->Count("parts of two states");
+        state = absl::AbortedError("parts are of two states");
+      }
       end(std::move(state));
     });
   }

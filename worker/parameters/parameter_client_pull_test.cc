@@ -396,6 +396,28 @@ TEST(ParameterClientPullTest, PartThatIsLostPullsTheShardAgainWhole) {
   }
 }
 
+// The second part had gone to the server's next process, which did not know that there was a first.
+TEST(ParameterClientPullTest, PartsThatAreOfTwoStatesAreNotTakenForOne) {
+  Mutex mutex;
+  std::vector<uint64_t> groups;
+  int answers = 0;
+  TestCluster cluster({2 * kBlockElements}, /*shards=*/1, /*servers=*/1);
+  cluster.Store(cluster.MakeValues(1));
+  cluster.server(0).SetPullRule(NoteGroups(&groups, &mutex));
+  cluster.server(0).SetAnswerChange([&](PullResponse* response) {
+    MutexLock lock(&mutex);
+    response->set_version(++answers == 1 ? 7 : 8);
+  });
+  const auto client = cluster.NewClient(/*connections_per_server=*/2);
+  Values values = cluster.Zeros();
+  ASSERT_EQ(PullInto(client.get(), UntilSoon(), &values), absl::OkStatus());
+  EXPECT_EQ(values, cluster.MakeValues(1));
+  MutexLock lock(&mutex);
+  ASSERT_GE(groups.size(), 4u);
+  EXPECT_EQ(groups.at(groups.size() - 1), groups.at(groups.size() - 2));
+  EXPECT_NE(groups.back(), groups.front());
+}
+
 // A message that was lost on a connection that was not: the pull waited for ever.
 TEST(ParameterClientPullTest, PullThatIsNotAnsweredIsMadeAgain) {
   for (const auto& sizes : {kSmall, kLarge}) {

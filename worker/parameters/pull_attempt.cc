@@ -32,12 +32,13 @@ void WidenToRuns(const FloatSlices& numbers, const std::vector<ElementRange>& ru
 
 }  // namespace
 
-PullAttempt::PullAttempt(PullRequest request, size_t shard,
+PullAttempt::PullAttempt(PullRequest request, std::shared_ptr<PullGroup> group, size_t shard,
                          const std::vector<PulledSlice>* destinations,
                          const ArrivedFunction* arrived, const AskedElements& elements,
                          std::shared_ptr<CopyNanoseconds> copied, ClientCore* core)
     : StreamAttempt(request.pull_id(), core->connections(shard), core->monitor(), core->clock()),
       request_(std::move(request)),
+      group_(std::move(group)),
       shard_(shard),
       destinations_(destinations),
       arrived_(arrived),
@@ -58,6 +59,12 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
     MutexLock lock(&monitor_->mutex);
     if (over_locked()) return;
     if (header.code() != 0) return RefuseLocked(header);
+    if (!IsOfGroupLocked(header)) {
+      const absl::Status status = absl::AbortedError(
+          absl::StrCat("part ", request_.part(), " of ", request_.parts(), " is of version ",
+                       header.version(), ", another one of version ", *group_->version));
+      return EndLocked(status, Again::kWithItsShard);
+    }
     LearnLocked(header);
     BeginTakingLocked();
   }
@@ -73,6 +80,12 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
   if (!taken.ok()) return EndLocked(std::move(taken), Again::kWithItsShard, Fault::kServer);
   if (complete(header)) return SettleLocked(absl::OkStatus(), Again::kNever);
   if (header.last()) SettleLocked(Incomplete(), Again::kAfterPause, Fault::kServer);
+}
+
+bool PullAttempt::IsOfGroupLocked(const PullResponse& header) const {
+  if (group_ == nullptr) return true;
+  if (!group_->version.has_value()) group_->version = header.version();
+  return *group_->version == header.version();
 }
 
 void PullAttempt::LearnLocked(const PullResponse& header) {

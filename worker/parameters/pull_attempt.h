@@ -43,6 +43,13 @@ struct AskedElements {
 // PullOptions::arrived.
 using ArrivedFunction = std::function<void(size_t variable, size_t first, size_t count)>;
 
+// The parts of a shard that are asked for as one state, and the version that the first answer to
+// one of them said. Another process of the server, which does not know the group, begins it anew.
+struct PullGroup {
+  uint64_t number = 0;
+  absl::optional<uint64_t> version;
+};
+
 // Copies the values from the received slices to where they belong, on gRPC's threads, and tells of
 // each piece then. Once it is closed nothing is written to the destinations any more, and nothing
 // told.
@@ -54,10 +61,12 @@ using ArrivedFunction = std::function<void(size_t variable, size_t first, size_t
 class PullAttempt final : public StreamAttempt<PullAnswer> {
  public:
   // Of shard `shard` of the core's layout. `destinations`: of each of its slices; it, they,
-  // `arrived` (which may be empty) and the core must outlive Close.
-  PullAttempt(PullRequest request, size_t shard, const std::vector<PulledSlice>* destinations,
-              const ArrivedFunction* arrived, const AskedElements& elements,
-              std::shared_ptr<CopyNanoseconds> copied, ClientCore* core);
+  // `arrived` (which may be empty) and the core must outlive Close. `group`: the request's;
+  // nullptr: it has none. It is guarded by the monitor.
+  PullAttempt(PullRequest request, std::shared_ptr<PullGroup> group, size_t shard,
+              const std::vector<PulledSlice>* destinations, const ArrivedFunction* arrived,
+              const AskedElements& elements, std::shared_ptr<CopyNanoseconds> copied,
+              ClientCore* core);
 
   void Send() ABSL_LOCKS_EXCLUDED(monitor_->mutex);
 
@@ -69,6 +78,8 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   }
   // What the server knows decides, with the attempt's first answer, what it is to send.
   void LearnLocked(const PullResponse& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
+  bool IsOfGroupLocked(const PullResponse& header) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(monitor_->mutex);
   // Whether all has come that is to come. Where that is nothing, it takes the server's last word.
   bool complete(const PullResponse& header) const {
     return received_ == expected_ && (expected_ > 0 || header.last());
@@ -90,6 +101,7 @@ class PullAttempt final : public StreamAttempt<PullAnswer> {
   absl::Status Incomplete() const;
 
   const PullRequest request_;
+  const std::shared_ptr<PullGroup> group_;
   absl::flat_hash_map<uint32_t, const WantedRows*> wanted_;  // Of the request, by slice.
   const size_t shard_;
   const std::vector<PulledSlice>* const destinations_;

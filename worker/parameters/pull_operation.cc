@@ -78,12 +78,15 @@ void PullOperation::Send(size_t index) {
     if (core_->monitor()->cancelled) return;
     // A version and a pinned cut do not change from part to part.
     const bool changes = !options_.version.has_value() && options_.cut_id.empty();
-    uint64_t& group = groups_[request.shard];
-    while (changes && request.part.count > 1 && group == 0) group = core_->NextId();
+    std::shared_ptr<PullGroup>& group = groups_[request.shard];
+    if (changes && request.part.count > 1 && group == nullptr) {
+      group = std::make_shared<PullGroup>();
+      while (group->number == 0) group->number = core_->NextId();
+    }
     attempt = std::make_shared<PullAttempt>(
-        MakeRequest(request, group), request.shard, &destinations_[request.shard],
-        &options_.arrived, AskedElements{request.part.elements, request.part.wanted}, copied_,
-        core_.get());
+        MakeRequest(request, group == nullptr ? 0 : group->number), group, request.shard,
+        &destinations_[request.shard], &options_.arrived,
+        AskedElements{request.part.elements, request.part.wanted}, copied_, core_.get());
     parts()[index].attempt = attempt;
   }
   attempt->Send();
@@ -92,12 +95,12 @@ void PullOperation::Send(size_t index) {
 // A server that has forgotten the group would begin it anew, with a newer state than that of the
 // parts that are here.
 Attempt::Again PullOperation::AfterSilence(size_t index) const {
-  return groups_[requests_[index].shard] != 0 ? Attempt::Again::kWithItsShard
-                                              : Attempt::Again::kAtOnce;
+  return groups_[requests_[index].shard] != nullptr ? Attempt::Again::kWithItsShard
+                                                    : Attempt::Again::kAtOnce;
 }
 
 void PullOperation::OnFailed(size_t index, Attempt::Again again) {
-  if (again == Attempt::Again::kWithItsShard) groups_[requests_[index].shard] = 0;
+  if (again == Attempt::Again::kWithItsShard) groups_[requests_[index].shard] = nullptr;
 }
 
 PullRequest PullOperation::MakeRequest(const Request& request, uint64_t group) {

@@ -56,7 +56,7 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   std::vector<Request> requests_;                       // One for each part.
   const std::shared_ptr<CopyNanoseconds> copied_ = std::make_shared<CopyNanoseconds>(0);
   // For each shard the number that makes its parts one state; 0: they need none, or another is due.
-  std::vector<uint64_t> groups_ ABSL_GUARDED_BY(core_->monitor()->mutex);
+  std::vector<std::shared_ptr<PullGroup>> groups_ ABSL_GUARDED_BY(core_->monitor()->mutex);
 };
 
 }  // namespace millrace::worker
