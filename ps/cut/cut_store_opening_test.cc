@@ -101,6 +101,27 @@ TEST_F(CutStoreOpeningTest, ShardThatHadACutDoesNotBeginAnewWithoutIt) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("had a cut, and no cut of it is left"));
 }
 
+TEST_F(CutStoreOpeningTest, ShardThatHadACutDoesNotBeginAnewWithoutItAfterALaterRecord) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  ++term_.generation;
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  store_.reset();
+  std::filesystem::remove(bulk() + "/job.0.0.sst");
+  Reopen();
+  EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(CutStoreOpeningTest, ShardThatSteppedBackToACutDoesNotBeginAnewWithoutIt) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  StepBack(plan, 4);
+  store_.reset();
+  std::filesystem::remove(bulk() + "/job.0.0.sst");
+  Reopen();
+  EXPECT_EQ(store_->ReadShard(plan, &pool_).status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(CutStoreOpeningTest, ShardThatSteppedBackToItsInitialValuesHasThem) {
   const ShardPlan plan = Plan(/*replicas=*/1);
   Write(plan, 4);

@@ -231,6 +231,18 @@ TEST_F(CutStoreTest, CutsOfStopsAreForTheShardAloneAndGoWithTheNextCut) {
   EXPECT_EQ(CutFiles(), 2);
 }
 
+TEST_F(CutStoreTest, CutsOfAStopGoWithThoseOfTheNextStop) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  of_stop_ = true;
+  Write(plan, 6);
+  Write(plan, 7);
+  const uint64_t second_stop = store_->NextNumber();
+  Write(plan, 8);
+  ASSERT_TRUE(store_->Prune(plan, {}, second_stop).ok());
+  EXPECT_EQ(CutFiles(), 1);
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 8);
+}
+
 TEST_F(CutStoreTest, DamagedCutIsPassedOverForAnOlderOne) {
   const ShardPlan plan = Plan();
   Write(plan, 1);
@@ -255,6 +267,29 @@ TEST_F(CutStoreTest, ShardWithNoWholeCutIsAnError) {
   const auto contents = store_->ReadShard(plan, &pool_);
   EXPECT_EQ(contents.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(contents.status().message()), HasSubstr("shard 0 of job 'job'"));
+}
+
+TEST_F(CutStoreTest, DamagedCutEndsNoOlderOne) {
+  const ShardPlan plan = Plan();
+  Write(plan, 4);
+  Write(plan, 8);
+  store_->GiveUp(plan, /*number=*/1, absl::DataLossError("it is damaged"));
+  ASSERT_TRUE(store_->Prune(plan, {}).ok());
+  EXPECT_THAT(Cuts(), ElementsAre("0.4"));
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 4);
+}
+
+TEST_F(CutStoreTest, NewestCutThatCannotBeReadForNowStays) {
+  const ShardPlan plan = Plan();
+  Write(plan, 4);
+  Write(plan, 8);
+  const std::string file = bulk() + "/job.0.1.sst";
+  Unreadable(file);
+  Reopen();
+  EXPECT_TRUE(store_->Prune(plan, {}).ok());
+  Readable(file);
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 8);
 }
 
 // The newest cut was passed over, and then deleted, when the disk failed for a moment.
@@ -398,6 +433,27 @@ TEST_F(CutStoreTest, FileThatCouldNotBeRemovedIsRemovedLater) {
   EXPECT_THAT(Cuts(), ElementsAre("0.2"));
 }
 
+TEST_F(CutStoreTest, CutThatCouldNotBeWrittenLeavesNoFileWhereverItFailed) {
+  store_.reset();
+  const auto files = std::make_shared<::millrace::testing::FaultFileSystem>();
+  store_ = *CutStore::Open(path_, {.file_system = files});
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  bool had_leftovers = false;
+  for (uint64_t operation = 0;; ++operation) {
+    files->Arm(operation, ::millrace::testing::Fault::kError);
+    const absl::Status status = store_->WriteCut(plan, {0, State(plan, 2)});
+    const bool fired = files->fired();
+    files->Heal();
+    had_leftovers = had_leftovers || store_->HasLeftovers(plan.spec);
+    ASSERT_TRUE(store_->RemoveLeftovers(plan.spec).ok());
+    EXPECT_EQ(CutFiles(), Cuts().size()) << operation;
+    if (!fired) break;
+  }
+  EXPECT_TRUE(had_leftovers) << "one has its name, and it is not sure that it keeps it";
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 2);
+}
+
 TEST_F(CutStoreTest, HeldContributionsComeBackWithTheirCut) {
   const ShardPlan plan = Plan(/*replicas=*/3);
   std::vector<float> gradient(plan.layout.elements());
@@ -471,6 +527,57 @@ TEST_F(CutStoreTest, FileThatCannotBeRemovedIsNoCutOfTheNextShardOfItsName) {
   Reopen();
   EXPECT_THAT(Cuts(), IsEmpty());
   EXPECT_EQ(CutFiles(), 0);
+}
+
+TEST_F(CutStoreTest, FileOfADroppedShardThatCouldNotBeRemovedGoesAtTheNextStart) {
+  const ShardPlan plan = Plan();
+  for (const bool made_again : {false, true}) {
+    const std::string file = absl::StrCat(bulk(), "/job.0.", store_->NextNumber(), ".sst");
+    Write(plan, 5);
+    Unreadable(file);
+    ASSERT_TRUE(store_->DropShard("job", 0).ok());
+    if (made_again) {
+      ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+      ASSERT_TRUE(store_->DropShard("job", 0).ok());
+    }
+    Readable(file);
+    Reopen();
+    EXPECT_EQ(CutFiles(), 0) << made_again;
+  }
+}
+
+TEST_F(CutStoreTest, ShardThatCouldNotBeDroppedIsThereAsItWas) {
+  store_.reset();
+  bool fails = false;
+  DatabaseOptions options;
+  options.fault = [&fails](absl::string_view operation) {
+    return fails && operation == "write" ? absl::UnavailableError("it is full") : absl::OkStatus();
+  };
+  store_ = *CutStore::Open(path_, options);
+  const ShardPlan plan = Plan();
+  EXPECT_TRUE(store_->DropShard("job", 0).ok()) << "it is not there";
+  Write(plan, 1);
+  fails = true;
+  EXPECT_EQ(store_->DropShard("job", 0).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Cuts(), ElementsAre("0.1"));
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
+TEST_F(CutStoreTest, CutThatASteppingBackEndedStaysEndedThoughItsFileIsThereAfterLaterRecords) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  Write(plan, 8);
+  const std::string file = bulk() + "/job.0.1.sst";
+  Unreadable(file);
+  StepBack(plan, 4);
+  ++term_.generation;
+  ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+  Readable(file);
+  Reopen();
+  EXPECT_THAT(Cuts(), ElementsAre("0.4"));
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 4);
+  EXPECT_EQ(CutFiles(), 1);
 }
 
 TEST_F(CutStoreTest, UnreadableCutIsToldAndEndsWithItsEpoch) {

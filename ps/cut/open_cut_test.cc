@@ -238,6 +238,36 @@ TEST_F(OpenCutTest, FirstCutThatIsNotCommittedIsNobodys) {
   EXPECT_THAT(Cuts(), ElementsAre("3.5"));
 }
 
+TEST_F(OpenCutTest, FirstCutWhoseRecordCannotBeWrittenIsNone) {
+  const ShardPlan plan = *PlanShard(StoredSpec());
+  int writes_until_error = -1;
+  DatabaseOptions options;
+  options.fault = [&](absl::string_view operation) {
+    const bool fails = operation == "write" && writes_until_error-- == 0;
+    return fails ? absl::UnavailableError("it is full") : absl::OkStatus();
+  };
+  for (const bool restarted : {false, true}) {
+    store_.reset();
+    store_ = *CutStore::Open(path_, options);
+    auto staged = store_->StageFirstCut(plan, Contents(plan, 5));
+    ASSERT_TRUE(staged.ok()) << staged.status();
+    writes_until_error = 1;  // After the mark that files of its name go.
+    EXPECT_EQ(store_->CommitFirstCut(plan.spec, {1, 0, {}}, *std::move(staged)).code(),
+              absl::StatusCode::kUnavailable);
+    EXPECT_FALSE(store_->Knows("job", 0));
+    if (restarted) {
+      Reopen();
+      EXPECT_THAT(*store_->ListShards(), IsEmpty());
+      EXPECT_EQ(CutFiles(), 0);
+    }
+    WriteFirst(plan, 4, 0);
+    Reopen();
+    EXPECT_THAT(Cuts(), ElementsAre("0.4"));
+    EXPECT_EQ(CutFiles(), 1);
+    ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  }
+}
+
 // Nobody may know the common cut of a job that has just been restored.
 TEST_F(OpenCutTest, WhereVersionZeroIsNoCutNothingIsOlderThanIt) {
   const ShardPlan plan = *PlanShard(StoredSpec(/*replicas=*/1));
