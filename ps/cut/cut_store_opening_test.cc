@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/warning_count.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -169,6 +170,47 @@ TEST_F(CutStoreOpeningTest, CutsOfAShardWhoseRecordIsLostGoWhenItIsDropped) {
   Reopen();
   ASSERT_TRUE(store_->DropShard("job", 0).ok());
   EXPECT_EQ(CutFiles(), 0);
+}
+
+TEST_F(CutStoreOpeningTest, DirectoryOfCutsWithoutAnyIsOneOfANewStore) {
+  store_.reset();
+  std::filesystem::remove_all(path_);  // As after a start that was cut short.
+  ASSERT_TRUE(std::filesystem::exists(bulk() + "/DATABASE_ID"));
+  Reopen();
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  Reopen();
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+}
+
+TEST_F(CutStoreOpeningTest, FileOfADroppedShardStaysNobodysWhileItCannotBeRemoved) {
+  const ShardPlan plan = Plan();
+  for (const bool made_again : {false, true}) {
+    const std::string file = absl::StrCat(bulk(), "/job.0.", store_->NextNumber(), ".sst");
+    Write(plan, 5);
+    Unreadable(file);
+    ASSERT_TRUE(store_->DropShard("job", 0).ok());
+    for (int i = 0; i < 2; ++i) Reopen();
+    if (made_again) {
+      ASSERT_TRUE(store_->WriteRecord(plan.spec, term_).ok());
+    }
+    Readable(file);
+    Reopen();
+    EXPECT_EQ(CutFiles(), 0) << made_again;
+    EXPECT_EQ(store_->Names("job", 0).size(), 0) << made_again;
+  }
+}
+
+// A file that is back, or that somebody still reads, would be one of another shard.
+TEST_F(CutStoreOpeningTest, NumbersOfCutsOfDroppedShardsAreNotGivenAgain) {
+  const ShardPlan plan = Plan();
+  Write(plan, 1);
+  ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  const uint64_t next = store_->NextNumber();
+  for (int i = 0; i < 3; ++i) {
+    Reopen();
+    EXPECT_GE(store_->NextNumber(), next) << i;
+  }
 }
 
 // Of its name another one was dropped before.

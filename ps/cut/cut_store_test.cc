@@ -397,6 +397,7 @@ TEST_F(CutStoreTest, CutThatWasBeingWrittenWhenItsDirectoryWasMovedLeavesNothing
   ASSERT_TRUE(store_->Prune(plan, {}).ok());
   EXPECT_THAT(Cuts(), ElementsAre("0.3"));
   EXPECT_EQ(CutFiles(), 1);
+  EXPECT_THAT(FilesIn(bulk(), ".tmp"), IsEmpty());
 }
 
 // It was one line for each attempt, hundreds a second.

@@ -47,7 +47,7 @@ class FlusherTest : public ::testing::Test {
     DatabaseOptions options;
     options.clock = &clock_;
     options.fault = [this](absl::string_view operation) { return Operate(operation); };
-    store_ = *CutStore::Open(EmptyTestDirectory("data"), options);
+    store_ = *CutStore::Open(path_, options);
   }
 
   // The disk: it counts cuts, hangs, or fails.
@@ -56,7 +56,7 @@ class FlusherTest : public ::testing::Test {
     ++cuts_written_;
     MutexLock lock(&mutex_);
     while (hangs_) changed_.Wait(&mutex_);
-    return disk_;
+    return std::exchange(fails_once_, false) ? absl::UnavailableError("it failed once") : disk_;
   }
 
   void SetDisk(bool hangs, const absl::Status& status = absl::OkStatus()) {
@@ -64,6 +64,11 @@ class FlusherTest : public ::testing::Test {
     hangs_ = hangs;
     disk_ = status;
     changed_.SignalAll();
+  }
+
+  void FailOnce() {
+    MutexLock lock(&mutex_);
+    fails_once_ = true;
   }
 
   std::shared_ptr<Shard> MakeShard(uint32_t number, uint32_t replicas = 0) {
@@ -104,12 +109,16 @@ class FlusherTest : public ::testing::Test {
     return versions;
   }
 
+  size_t CutFiles() const { return FilesIn(path_ + ".bulk", ".sst").size(); }
+
+  const std::string path_ = EmptyTestDirectory("data");
   BlockPool pool_;
   SimulatedClock clock_;
   std::atomic<int> cuts_written_ = 0;
   Mutex mutex_;
   CondVar changed_;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_once_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status disk_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<CutStore> store_;
 };
@@ -189,6 +198,176 @@ TEST_F(FlusherTest, CutThatCannotBeWrittenIsToldAndTriedAgain) {
   EXPECT_TRUE(WaitFor([&] { return shard->Status().trouble().empty(); }));
 }
 
+TEST_F(FlusherTest, CutThatCannotBeWrittenWaitsAndIsTriedAgainThoughNothingChanges) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  const std::shared_ptr<Shard> other = MakeShard(1);
+  flusher.Watch(shard);
+  flusher.Watch(other);
+  SetDisk(/*hangs=*/false, absl::UnavailableError("it is full"));
+  for (const auto& each : {shard, other}) {
+    Push(each.get(), 0);
+    clock_.Advance(absl::Milliseconds(500));
+    EXPECT_TRUE(WaitFor([&] { return !each->Status().trouble().empty(); }));
+  }
+  EXPECT_EQ(cuts_written_, 2) << "the first one was tried again without a pause";
+  SetDisk(/*hangs=*/false);
+  EXPECT_TRUE(WaitFor([&] {
+    clock_.Advance(absl::Seconds(1));
+    return shard->Status().flushed_version() == 1 && other->Status().flushed_version() == 1;
+  }));
+}
+
+TEST_F(FlusherTest, CutWaitsForItsTimeWhileOthersAreWritten) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitForFlush(*shard, 1));
+  Push(shard.get(), 1);
+  const std::vector<std::shared_ptr<Shard>> others = {MakeShard(1), MakeShard(2), MakeShard(3)};
+  for (const auto& other : others) {
+    flusher.Watch(other);
+    Push(other.get(), 0);
+  }
+  clock_.Advance(absl::Milliseconds(500));
+  for (const auto& other : others) EXPECT_TRUE(WaitForFlush(*other, 1));
+  for (const auto& other : others) {
+    Push(other.get(), 1);
+    EXPECT_TRUE(flusher.Flush(other, absl::InfiniteFuture()).ok());
+  }
+  EXPECT_EQ(shard->Status().flushed_version(), 1);
+}
+
+TEST_F(FlusherTest, WhatChangesWhileACutIsWrittenIsInTheNext) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  SetDisk(/*hangs=*/true);
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitFor([&] { return cuts_written_ == 1; }));
+  Push(shard.get(), 1);
+  SetDisk(/*hangs=*/false);
+  EXPECT_TRUE(WaitForFlush(*shard, 1));
+  EXPECT_TRUE(WaitFor([&] {
+    clock_.Advance(absl::Seconds(1));
+    return shard->Status().flushed_version() == 2;
+  }));
+}
+
+TEST_F(FlusherTest, SynchronousShardKeepsNobodyFromTheirTurn) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> synchronous = MakeShard(0, /*replicas=*/1);
+  const std::shared_ptr<Shard> shard = MakeShard(1);
+  flusher.Watch(synchronous);
+  flusher.Watch(shard);
+  ASSERT_TRUE(synchronous->PlanCuts(1, /*every_versions=*/1, /*also_at=*/0).ok());
+  uint64_t step = 0;
+  EXPECT_TRUE(WaitFor([&] {
+    Push(synchronous.get(), step++);
+    return synchronous->Status().flushed_version() > 0;
+  }));
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitForFlush(*shard, 1));
+}
+
+TEST_F(FlusherTest, ShardThatIsForgottenIsLeftAlone) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> forgotten = MakeShard(0);
+  const std::shared_ptr<Shard> shard = MakeShard(1);
+  flusher.Watch(forgotten);
+  flusher.Watch(shard);
+  flusher.Forget(forgotten.get());
+  flusher.SetCommon(forgotten, CutName());
+  Push(forgotten.get(), 0);
+  Push(shard.get(), 0);
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(WaitForFlush(*shard, 1));
+  EXPECT_EQ(cuts_written_, 1);
+  EXPECT_THAT(store_->Names("job", 0), IsEmpty());
+}
+
+TEST_F(FlusherTest, ShardThatNobodyNeedsIsDestroyedBeforeItsCutIsDue) {
+  Flusher flusher(store_.get(), &clock_);
+  std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  const std::weak_ptr<Shard> left = shard;
+  shard.reset();
+  EXPECT_TRUE(WaitFor([&] { return left.expired(); }));
+}
+
+TEST_F(FlusherTest, ShardTellsTheCutsThatItHasWhenItIsWatched) {
+  const std::shared_ptr<Shard> before = MakeShard(0);
+  Push(before.get(), 0);
+  Flusher flusher(store_.get(), &clock_);
+  ASSERT_TRUE(flusher.Flush(before, absl::InfiniteFuture()).ok());
+  const std::shared_ptr<Shard> shard = MakeShard(0);  // As after a restart.
+  flusher.Watch(shard);
+  EXPECT_EQ(shard->Status().flushed_version(), 1);
+}
+
+TEST_F(FlusherTest, ShardTellsHowLongItsNewestCutTook) {
+  RunawayClock clock;
+  Flusher flusher(store_.get(), &clock);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  Push(shard.get(), 0);
+  ASSERT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
+  EXPECT_GE(shard->Status().cut_duration().seconds(), 3600);
+}
+
+TEST_F(FlusherTest, FlushedAsynchronousShardHasOneCut) {
+  Flusher flusher(store_.get(), &clock_);
+  const std::shared_ptr<Shard> shard = MakeShard(0);
+  flusher.Watch(shard);
+  for (const uint64_t step : {0, 1}) {
+    Push(shard.get(), step);
+    ASSERT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
+  }
+  EXPECT_EQ(CutFiles(), 1);
+}
+
+TEST_F(FlusherTest, FlushAndStopThatCannotBeWrittenAreErrors) {
+  for (const uint32_t replicas : {0, 1}) {
+    const std::shared_ptr<Shard> shard = MakeShard(replicas, replicas);
+    Flusher flusher(store_.get(), &clock_);
+    for (const uint64_t step : {0, 1}) Push(shard.get(), step);
+    FailOnce();
+    EXPECT_TRUE(absl::IsUnavailable(flusher.Flush(shard, absl::InfiniteFuture()).status()));
+    FailOnce();  // Of a synchronous one the version before.
+    EXPECT_TRUE(absl::IsUnavailable(flusher.FlushForStop({shard}, absl::InfiniteFuture())));
+    EXPECT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+    EXPECT_EQ(store_->ReadShard(shard->plan(), &pool_)->state->version, 2);
+  }
+}
+
+TEST_F(FlusherTest, FlushThatASteppingBackOvertakesIsAnErrorAndTheNextIsOfTheNewEpoch) {
+  const std::shared_ptr<Shard> shard = MakeShard(0, /*replicas=*/1);
+  absl::Status overtaken;
+  Flusher flusher(store_.get(), &clock_);
+  Push(shard.get(), 0);
+  SetDisk(/*hangs=*/true);
+  std::thread caller([&] { overtaken = flusher.Flush(shard, absl::InfiniteFuture()).status(); });
+  EXPECT_TRUE(WaitFor([&] { return cuts_written_ == 1; }));
+  EXPECT_TRUE(store_->WriteRecord(shard->plan().spec, {1, /*epoch=*/1, {}}).ok());
+  ShardContents contents;
+  contents.epoch = 1;
+  contents.state = *MakeInitialState(shard->plan(), &pool_);
+  EXPECT_TRUE(shard->StepBack(1, std::move(contents)).ok());
+  SetDisk(/*hangs=*/false);
+  caller.join();
+  EXPECT_EQ(overtaken.code(), absl::StatusCode::kFailedPrecondition) << overtaken;
+  Push(shard.get(), 0);
+  const auto flushed = flusher.Flush(shard, absl::InfiniteFuture());
+  ASSERT_TRUE(flushed.ok()) << flushed.status();
+  EXPECT_EQ(flushed->version(), 1);
+  EXPECT_TRUE(store_->Has(shard->plan().spec, /*epoch=*/1, /*version=*/1));
+}
+
 TEST_F(FlusherTest, FlushAnswersWithWhatWasWritten) {
   Flusher flusher(store_.get(), &clock_);
   const std::shared_ptr<Shard> shard = MakeShard(0);
@@ -221,19 +400,25 @@ TEST_F(FlusherTest, SynchronousShardHasCutsOfThePlannedVersions) {
   while (step < 3) Push(shard.get(), step++);
   EXPECT_TRUE(WaitForFlush(*shard, 3));
   EXPECT_TRUE(push_until_written(2));
+  CutName common;
+  common.set_version(1000);
+  flusher.SetCommon(shard, common);  // Which it does not have.
   for (int i = 0; i < 100; ++i) Push(shard.get(), step++);
   EXPECT_EQ(cuts_written_, 2) << "two newer than the common one are enough";
   const std::vector<uint64_t> versions = Versions(*shard);
   ASSERT_EQ(versions.size(), 3);
   EXPECT_EQ(versions[1], 3);
   EXPECT_EQ(versions[2] % 4, 0);
-  CutName common;
   common.set_version(versions[2]);
   flusher.SetCommon(shard, common);
   EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 2; }));
   EXPECT_TRUE(push_until_written(3));
   EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 3; }));
   EXPECT_EQ(Versions(*shard)[1], versions[2]);
+  common.set_version(Versions(*shard)[2]);
+  flusher.SetCommon(shard, common);
+  EXPECT_TRUE(WaitFor([&] { return Versions(*shard).size() == 2; }));
+  EXPECT_TRUE(push_until_written(4));
 }
 
 // Its shard once paused as after an error of the disk, while the others took their cuts.
@@ -277,6 +462,9 @@ TEST_F(FlusherTest, CleanStopWritesOnlyWhatIsMissing) {
   ASSERT_TRUE(contents.ok()) << contents.status();
   EXPECT_EQ(contents->state->version, 3);
   EXPECT_EQ(contents->previous->version, 2);
+  const size_t files = CutFiles();
+  ASSERT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+  EXPECT_EQ(CutFiles(), files) << "what the stop before wrote goes";
 }
 
 // A contribution that was acknowledged was written without its gradient, which counted as in the
@@ -300,6 +488,7 @@ TEST_F(FlusherTest, StopLeavesOutWhatIsBeingAddedUpAndIsNotClean) {
   EXPECT_THAT(contents->held, IsEmpty());
   EXPECT_EQ(shard->Contents().held.size(), 1u);
   EXPECT_TRUE(flusher.FlushForStop({shard}, absl::InfiniteFuture()).ok());
+  EXPECT_EQ(store_->ReadShard(shard->plan(), &pool_)->held.size(), 1u);
 }
 
 // It was written after what the stop wrote, as a later cut, which ended that.
@@ -340,6 +529,7 @@ TEST_F(FlusherTest, WhatIsOnTheDiskIsFlushedWithoutWaitingForOthers) {
   ASSERT_TRUE(flusher.Flush(shard, absl::InfiniteFuture()).ok());
   SetDisk(/*hangs=*/true);
   std::thread writer([&] { EXPECT_TRUE(flusher.Flush(other, absl::InfiniteFuture()).ok()); });
+  EXPECT_TRUE(WaitFor([&] { return cuts_written_ == 2; }));
   const auto status = flusher.Flush(shard, absl::InfiniteFuture());
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->version(), 1);

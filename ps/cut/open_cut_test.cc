@@ -210,6 +210,7 @@ TEST_F(OpenCutTest, ManifestWithTooFewChecksumsIsDamage) {
     *value = manifest.SerializeAsString();
   });
   EXPECT_EQ(store_->OpenNewestCut(plan).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(store_->Has(plan.spec, 0, 7)) << "a flush writes it anew";
 }
 
 TEST_F(OpenCutTest, ShardThatStartsFromFilesHasItsFirstCutOrNothing) {
