@@ -172,6 +172,20 @@ TEST_F(CutStoreOpeningTest, CutsOfAShardWhoseRecordIsLostGoWhenItIsDropped) {
   EXPECT_EQ(CutFiles(), 0);
 }
 
+TEST_F(CutStoreOpeningTest, StoreWithoutShardsNeedsNoDirectoryOfCuts) {
+  for (const bool empty : {false, true}) {
+    store_.reset();
+    std::filesystem::remove_all(bulk());
+    if (empty) std::filesystem::create_directory(bulk());
+    Reopen();
+    const ShardPlan plan = Plan();
+    Write(plan, 1);
+    Reopen();
+    EXPECT_EQ((*store_->ReadShard(plan, &pool_)).state->version, 1);
+    ASSERT_TRUE(store_->DropShard("job", 0).ok());
+  }
+}
+
 TEST_F(CutStoreOpeningTest, DirectoryOfCutsWithoutAnyIsOneOfANewStore) {
   store_.reset();
   std::filesystem::remove_all(path_);  // As after a start that was cut short.

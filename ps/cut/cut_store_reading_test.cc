@@ -41,6 +41,28 @@ TEST_F(CutStoreReadingTest, ShardComesBackThoughTheVersionBeforeIsDamaged) {
   EXPECT_FALSE(contents->more_acknowledged);
 }
 
+TEST_F(CutStoreReadingTest, ErrorOfTheDiskIsNoReasonToDoWithoutTheVersionBefore) {
+  int reads = 0;
+  int good_reads = 1000;
+  DatabaseOptions options;
+  options.fault = [&](absl::string_view operation) {
+    const bool fails = operation == "read" && ++reads > good_reads;
+    return fails ? absl::UnavailableError("too many open files") : absl::OkStatus();
+  };
+  store_.reset();
+  store_ = *CutStore::Open(path_, options);
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  Write(plan, 4);
+  Write(plan, 5);
+  reads = 0;
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).previous->version, 4);
+  good_reads = reads / 2;  // Those of the newest one.
+  reads = 0;
+  EXPECT_TRUE(absl::IsUnavailable(store_->ReadShard(plan, &pool_).status()));
+  good_reads = 1000;
+  EXPECT_EQ((*store_->ReadShard(plan, &pool_)).previous->version, 4);
+}
+
 TEST_F(CutStoreReadingTest, CutOfAnotherEpochIsNotTheOneThatIsAskedFor) {
   const ShardPlan plan = Plan(/*replicas=*/1);
   Write(plan, 4);

@@ -97,6 +97,13 @@ TEST_F(DataDirectoryTest, AnotherKindOfDirectoryIsRefused) {
   EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("not a ps server's"));
 }
 
+TEST_F(DataDirectoryTest, IdFileWithoutAnIdIsRefused) {
+  for (const std::string end : {"", "\n", "\n\nabc\n"}) {
+    WriteFile("DIRECTORY_ID", absl::StrCat("millrace ps data directory, format 2", end));
+    EXPECT_THAT(OpenError(absl::StatusCode::kFailedPrecondition), HasSubstr("not a ps server's"));
+  }
+}
+
 TEST_F(DataDirectoryTest, OtherFormatsAreRefused) {
   for (const std::string format : {"1", "21"}) {
     WriteFile("DIRECTORY_ID",

@@ -73,6 +73,9 @@ TEST(DatabaseTest, FileHasWhatWasPut) {
   EXPECT_TRUE(read.ok()) << read;
   EXPECT_EQ(number, 9);
   for (const int i : {7, 0, 8}) EXPECT_TRUE(*file->Get(key(i)) == value(i));
+  for (const std::string missing : {"key", "key1x", "key9"}) {
+    EXPECT_TRUE(absl::IsDataLoss(file->Get(missing).status())) << missing;
+  }
 }
 
 }  // namespace

@@ -247,12 +247,13 @@ TEST_F(OpenCutTest, FirstCutWhoseRecordCannotBeWrittenIsNone) {
     const bool fails = operation == "write" && writes_until_error-- == 0;
     return fails ? absl::UnavailableError("it is full") : absl::OkStatus();
   };
-  for (const bool restarted : {false, true}) {
+  for (const auto& [restarted, failing_write] :
+       {std::pair(false, 0), std::pair(false, 1), std::pair(true, 0), std::pair(true, 1)}) {
     store_.reset();
     store_ = *CutStore::Open(path_, options);
     auto staged = store_->StageFirstCut(plan, Contents(plan, 5));
     ASSERT_TRUE(staged.ok()) << staged.status();
-    writes_until_error = 1;  // After the mark that files of its name go.
+    writes_until_error = failing_write;  // Of the mark that files of its name go, or the record.
     EXPECT_EQ(store_->CommitFirstCut(plan.spec, {1, 0, {}}, *std::move(staged)).code(),
               absl::StatusCode::kUnavailable);
     EXPECT_FALSE(store_->Knows("job", 0));
