@@ -156,7 +156,7 @@ std::shared_ptr<Shard> Flusher::FindDue(absl::Time* until) {
       if (it->wants_room) due = it->pace.allowed();
       if (captured) due = absl::InfinitePast();
     }
-    if (due < *until || (due == absl::InfinitePast() && first == nullptr)) {
+    if (due < *until) {
       *until = due;
       first = std::move(shard);
     }
