@@ -96,5 +96,18 @@ TEST_F(CutStoreReadingTest, CutsStayThroughErrorsOfTheDiskHoweverTheyAreRead) {
   EXPECT_THAT(Cuts(), ElementsAre("0.1", "0.2"));
 }
 
+TEST_F(CutStoreReadingTest, InitialValuesAreTheVersionBeforeTheFirst) {
+  const ShardPlan plan = Plan(/*replicas=*/1);
+  of_stop_ = true;
+  Write(plan, 1);
+  Reopen();
+  const auto contents = store_->ReadShard(plan, &pool_);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_NE(contents->previous, nullptr);
+  EXPECT_EQ(contents->previous->version, 0);
+  EXPECT_EQ(contents->previous->applied.size(), 0);
+  EXPECT_EQ((*store_->ReadShard(Plan(/*replicas=*/0), &pool_)).previous, nullptr);
+}
+
 }  // namespace
 }  // namespace millrace::ps

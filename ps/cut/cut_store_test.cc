@@ -200,19 +200,6 @@ TEST_F(CutStoreTest, SteppingBackEndsNewerCutsAndThoseUnderWay) {
   EXPECT_EQ(CutFiles(), 1);
 }
 
-TEST_F(CutStoreTest, InitialValuesAreTheVersionBeforeTheFirst) {
-  const ShardPlan plan = Plan(/*replicas=*/1);
-  of_stop_ = true;
-  Write(plan, 1);
-  Reopen();
-  const auto contents = store_->ReadShard(plan, &pool_);
-  ASSERT_TRUE(contents.ok()) << contents.status();
-  ASSERT_NE(contents->previous, nullptr);
-  EXPECT_EQ(contents->previous->version, 0);
-  EXPECT_EQ(contents->previous->applied.size(), 0);
-  EXPECT_EQ((*store_->ReadShard(Plan(/*replicas=*/0), &pool_)).previous, nullptr);
-}
-
 TEST_F(CutStoreTest, CutsOfStopsAreForTheShardAloneAndGoWithTheNextCut) {
   const ShardPlan plan = Plan(/*replicas=*/1);
   Write(plan, 4);
