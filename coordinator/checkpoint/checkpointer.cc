@@ -33,6 +33,8 @@ constexpr absl::Duration kLookPatience = absl::Seconds(10);
 // For what is nearly done when the job ends or the coordinator stops; of the machine's clock.
 constexpr absl::Duration kClosePatience = absl::Seconds(3);
 
+std::string CutId(uint64_t number) { return absl::StrCat("checkpoint-", number); }
+
 }  // namespace
 
 Checkpointer::Checkpointer(Options options, CheckpointRequests* requests)
@@ -261,7 +263,12 @@ bool Checkpointer::IsDueAt(uint64_t barrier) const {
   return phase_ == Phase::kAwaitingBarrier && barrier < total_steps_;
 }
 
-std::string Checkpointer::cut_id() const { return absl::StrCat("checkpoint-", cuts_); }
+std::string Checkpointer::cut_id() const { return CutId(cuts_); }
+
+std::vector<std::string> Checkpointer::LastCutIds() const {
+  if (cuts_ == 0) return {};
+  return {CutId(cuts_ - 1), CutId(cuts_)};
+}
 
 void Checkpointer::Pinned(uint64_t step, absl::Duration held_up) {
   attempt_->exact_step = step;

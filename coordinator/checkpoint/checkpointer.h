@@ -122,8 +122,10 @@ class Checkpointer {
   bool IsDueAt(uint64_t barrier) const;
   // The name under which shards pin what is to be written. It never comes again in a generation: a
   // call to unpin what was written earlier, however late, takes nothing else. NameCut is to be
-  // called before each pin, once what has the name before is unpinned.
+  // called before each pin, once what has the last two names is unpinned: a call to pin the one
+  // before the last may have come after the one to unpin it.
   std::string cut_id() const;
+  std::vector<std::string> LastCutIds() const;
   void NameCut() { ++cuts_; }
   // All shards have pinned exactly the steps before `step` as cut_id(). `held_up`: how long no step
   // was handed out.

@@ -91,6 +91,7 @@ absl::StatusOr<BarrierCheck> Evaluator::Begin(uint64_t step, uint64_t generation
   assign_at_ = absl::InfinitePast();
   attempts_ = 0;
   look_at_pins_at_ = kAttemptsBeforeLook;
+  pins_are_sure_ = true;
   has_failed_ = false;
   asked_at_.clear();
   Assign();
@@ -167,13 +168,26 @@ absl::Status Evaluator::TakeError(const EvaluationReport& report) {
   return absl::OkStatus();
 }
 
-absl::optional<BarrierCheck> Evaluator::LookAtPins() {
+// Pinning under the name that was used already changes nothing where that is pinned, and says what
+// it is. Whoever lacks it may have gone on: then what it pins now is no state to evaluate.
+absl::optional<std::string> Evaluator::LookAtPins() {
   if (!under_way() || answered_at_ || attempts_ < look_at_pins_at_) return absl::nullopt;
   look_at_pins_at_ = attempts_ + kAttemptsBeforeLook;
-  // A shard that has it pinned says what that is.
   const auto pinned = shards_->PinCut(request_.generation(), cut_id());
-  if (!pinned.ok()) return absl::nullopt;
-  return CheckBarrier(*pinned, *step_);
+  const std::string at = absl::StrCat(" for the evaluation at step ", *step_);
+  // It is for a name that is not pinned yet.
+  if (absl::IsResourceExhausted(pinned.status())) {
+    return absl::StrCat("what was pinned", at,
+                        " is gone: ", std::string(pinned.status().message()));
+  }
+  pins_are_sure_ = pinned.ok();
+  if (!pinned.ok()) {
+    look_at_pins_at_ = attempts_ + 1;
+    return absl::nullopt;
+  }
+  const BarrierCheck check = CheckBarrier(*pinned, *step_);
+  if (check.state == BarrierState::kReached) return absl::nullopt;
+  return absl::StrCat("what ", shards_->NameOf(check.shard), " had pinned", at, " is gone");
 }
 
 void Evaluator::NoteMetrics(const std::string& worker, size_t reported, size_t taken) {
@@ -196,6 +210,13 @@ absl::StatusOr<absl::optional<Evaluated>> Evaluator::OnResult(const EvaluationRe
   }
   if (result.code() != 0) {
     MILLRACE_RETURN_IF_ERROR(TakeError(report));
+    return absl::nullopt;
+  }
+  if (!pins_are_sure_) {
+    EvaluationReport doubtful = report;
+    doubtful.result.set_code(static_cast<int>(absl::StatusCode::kAborted));
+    doubtful.result.set_message("whether a shard still has what it had pinned is not known");
+    MILLRACE_RETURN_IF_ERROR(TakeError(doubtful));
     return absl::nullopt;
   }
   dispatcher_->EndEvaluation(options_.job_id);

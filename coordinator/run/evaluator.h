@@ -67,11 +67,12 @@ class Evaluator {
   // Returns a message for people where something went wrong, or nothing. Call it often.
   std::string CheckWorker(const std::vector<WorkerMember>& workers);
 
-  // Whether the shards still have pinned what is evaluated, which somebody else may have unpinned:
-  // asked once in a while where the evaluation fails again and again. Where the state is still that
-  // of the steps before the barrier, it is pinned again. Blocks while it asks. Nothing: not asked,
-  // or there was no answer.
-  absl::optional<BarrierCheck> LookAtPins();
+  // Where the evaluation fails again and again, asks once in a while whether the shards still have
+  // pinned what is evaluated, which somebody else may have unpinned. Where a shard's state is still
+  // that of the steps before the barrier, it is pinned again; otherwise returns what is gone, and
+  // the evaluation cannot take place in this generation. While a shard has not answered, results
+  // count for nothing. Blocks while it asks. Nothing: not asked, or nothing is gone.
+  absl::optional<std::string> LookAtPins();
 
   // For whom the evaluation waits; see Dispatcher::FindStall. Nothing: none is under way.
   absl::optional<Dispatcher::Stall> FindStall(const std::vector<WorkerMember>& workers) const;
@@ -124,7 +125,8 @@ class Evaluator {
   absl::Time assign_at_ = absl::InfinitePast();
   absl::Time answer_by_ = absl::InfiniteFuture();
   int attempts_ = 0;
-  int look_at_pins_at_ = 0;  // See LookAtPins: after so many attempts.
+  int look_at_pins_at_ = 0;    // See LookAtPins: after so many attempts.
+  bool pins_are_sure_ = true;  // Otherwise a shard was asked to pin again, and has not answered.
   bool has_failed_ = false;
   std::string trouble_;
 };

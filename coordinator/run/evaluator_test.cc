@@ -108,6 +108,17 @@ class EvaluatorTest : public testing::Test {
     return ps_.PinnedSteps(kEvaluatedJob, 0, cut_id);
   }
 
+  // The evaluation fails ten times; then the shards are asked. Returns what is gone.
+  std::string FailUntilLook() {
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_EQ(evaluator_->LookAtPins(), absl::nullopt) << "after " << i << " failures";
+      Answer(workers_[0], absl::StatusCode::kUnavailable);
+      clock_.Advance(absl::Seconds(2));
+      CheckWorker();
+    }
+    return evaluator_->LookAtPins().value_or("");
+  }
+
   // What people are told.
   std::string CheckWorker() { return evaluator_->CheckWorker(registry_.Workers()); }
 
@@ -204,26 +215,39 @@ TEST_F(EvaluatorTest, WhatSomebodyUnpinnedIsPinnedAgainOrFoundToBeGone) {
   AddWorkers(1);
   Begin();
   Unpin(evaluator_->cut_id());
-  const auto fail = [&] {
-    absl::optional<BarrierCheck> check;
-    for (int i = 0; i < 10; ++i) {
-      EXPECT_FALSE(check.has_value()) << "after " << i << " failures";
-      Answer(workers_[0], absl::StatusCode::kUnavailable);
-      clock_.Advance(absl::Seconds(2));
-      CheckWorker();
-      check = evaluator_->LookAtPins();
-    }
-    return check;
-  };
-  auto check = fail();
-  ASSERT_TRUE(check.has_value());
-  EXPECT_EQ(check->state, BarrierState::kReached);
+  EXPECT_EQ(FailUntilLook(), "");
   EXPECT_EQ(PinnedSteps(evaluator_->cut_id()), 1u);
   Unpin(evaluator_->cut_id());
   ASSERT_TRUE(ps().Push(kEvaluatedJob, 0, kGeneration, /*step=*/1).ok());
-  check = fail();
-  ASSERT_TRUE(check.has_value());
-  EXPECT_EQ(check->state, BarrierState::kBeyond);
+  EXPECT_THAT(FailUntilLook(), HasSubstr("had pinned for the evaluation at step 1 is gone"));
+}
+
+TEST_F(EvaluatorTest, WhatCannotBePinnedAgainIsGone) {
+  AddWorkers(1);
+  Begin();
+  ps().set_on_pin([] { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full"); });
+  EXPECT_THAT(FailUntilLook(), HasSubstr("is gone: "));
+}
+
+// A shard that lacked what it had pinned, and has gone on, may have pinned something else.
+TEST_F(EvaluatorTest, ResultCountsOnlyOnceAllShardsHaveSaidWhatTheyHavePinned) {
+  AddWorkers(1);
+  Begin();
+  ps().set_on_pin([failures = 1]() mutable {
+    return failures-- > 0 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "") : grpc::Status::OK;
+  });
+  EXPECT_EQ(FailUntilLook(), "");
+  const auto result_counts = [&] {
+    EvaluationReport report{workers_[0], {}, "worker-x"};
+    report.result.set_evaluation_id(EvaluationId());
+    (*report.result.mutable_metrics())["loss"] = 0.5;
+    return evaluator_->OnResult(report).value().has_value();
+  };
+  EXPECT_FALSE(result_counts());
+  clock_.Advance(absl::Seconds(2));
+  CheckWorker();
+  EXPECT_FALSE(evaluator_->LookAtPins().has_value()) << "nothing is gone";
+  EXPECT_TRUE(result_counts());
 }
 
 TEST_F(EvaluatorTest, StateThatIsNotOfTheStepsBeforeItIsNotEvaluated) {

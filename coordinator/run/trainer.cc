@@ -181,12 +181,9 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
     return Detach(absl::StrCat(moved, " went, or was started again"));
   }
   MILLRACE_RETURN_IF_ERROR(HandleEvaluations(evaluator));
-  const auto pins = evaluator.LookAtPins();
+  const auto gone = evaluator.LookAtPins();
   MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
-  if (pins && pins->state != BarrierState::kReached) {
-    return Detach(absl::StrCat("what ", shards.NameOf(pins->shard),
-                               " had pinned for the evaluation is gone"));
-  }
+  if (gone) return Detach(*gone);
   if (!HandlePoll(shards) || IsUnserved(shards, evaluator)) return Next::kDetach;
   // Before the shards are told which cuts may go.
   AdvanceCheckpoints(environment_.dispatcher->GetProgress(job_.id()).value());

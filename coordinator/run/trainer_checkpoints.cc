@@ -56,7 +56,10 @@ absl::optional<absl::Status> Trainer::PinForCheckpoint(const Dispatcher::Progres
   AdvanceCheckpoints(progress);
   if (checkpointer_ == nullptr || !checkpointer_->IsDueAt(barrier_)) return absl::nullopt;
   job_.Spend(TimeUse::kCheckpointing);
-  absl::Status status = shards.UnpinCut(generation_, checkpointer_->cut_id());
+  absl::Status status;
+  for (const std::string& name : checkpointer_->LastCutIds()) {
+    if (status.ok()) status = shards.UnpinCut(generation_, name);
+  }
   if (status.ok()) {
     checkpointer_->NameCut();
     const auto pinned = shards.PinCut(generation_, checkpointer_->cut_id());

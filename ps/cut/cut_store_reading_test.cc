@@ -106,6 +106,11 @@ TEST_F(CutStoreReadingTest, InitialValuesAreTheVersionBeforeTheFirst) {
   ASSERT_NE(contents->previous, nullptr);
   EXPECT_EQ(contents->previous->version, 0);
   EXPECT_EQ(contents->previous->applied.size(), 0);
+  const StatePtr initial = *MakeInitialState(plan, &pool_);
+  EXPECT_EQ(contents->previous->blocks[0]->values(), initial->blocks[0]->values());
+  ShardPlan restored = Plan(/*replicas=*/1);
+  restored.spec.mutable_restore();
+  EXPECT_EQ((*store_->ReadShard(restored, &pool_)).previous, nullptr) << "it began elsewhere";
   EXPECT_EQ((*store_->ReadShard(Plan(/*replicas=*/0), &pool_)).previous, nullptr);
 }
 

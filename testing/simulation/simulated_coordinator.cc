@@ -303,8 +303,9 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
   process_->is_busy = true;
   const uint64_t attach = process_->attach;
   const uint64_t generation = journal_.generation;
-  // See Evaluator: a name that does not come again, and the one before.
-  const std::string other = absl::StrCat("evaluation-", process_->pins);
+  // See Evaluator: a name that does not come again, and the two before.
+  const std::string last = absl::StrCat("evaluation-", process_->pins);
+  const std::string before = absl::StrCat("evaluation-", process_->pins - 1);
   const std::string cut_id = absl::StrCat("evaluation-", process_->pins + 1);
   const auto pinned = [this, attach, steps, cut_id, generation](const Answers& answers) {
     if (attach != process_->attach) return;
@@ -333,8 +334,9 @@ void SimulatedCoordinator::BeginEvaluation(uint64_t steps) {
         pinned);
   };
   CallAll<ShardStatus>(
-      [generation, other](SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.UnpinCut(generation, other, std::move(answer));
+      [generation, last, before](SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.UnpinCut(generation, before, [](const absl::StatusOr<ShardStatus>& /*status*/) {});
+        ps.UnpinCut(generation, last, std::move(answer));
       },
       pin);
 }

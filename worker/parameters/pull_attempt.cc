@@ -63,7 +63,8 @@ void PullAttempt::OnAnswer(PullAnswer answer) {
       const absl::Status status = absl::AbortedError(
           absl::StrCat("part ", request_.part(), " of ", request_.parts(), " is of version ",
                        header.version(), ", another one of version ", *group_->version));
-      return EndLocked(status, Again::kWithItsShard);
+      return header.last() ? SettleLocked(status, Again::kWithItsShard)
+                           : EndLocked(status, Again::kWithItsShard);
     }
     LearnLocked(header);
     BeginTakingLocked();

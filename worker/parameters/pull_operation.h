@@ -55,7 +55,7 @@ class PullOperation final : public ParameterClient::StartedPull, private Retried
   std::vector<std::vector<PulledSlice>> destinations_;  // For each shard and slice.
   std::vector<Request> requests_;                       // One for each part.
   const std::shared_ptr<CopyNanoseconds> copied_ = std::make_shared<CopyNanoseconds>(0);
-  // For each shard the number that makes its parts one state; 0: they need none, or another is due.
+  // For each shard what makes its parts one state; nullptr: they need none, or another is due.
   std::vector<std::shared_ptr<PullGroup>> groups_ ABSL_GUARDED_BY(core_->monitor()->mutex);
 };
 
