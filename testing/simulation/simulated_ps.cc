@@ -207,8 +207,6 @@ void SimulatedPs::Do(Lane& lane, std::function<void()> work) {
   world_->After(lane.free - world_->Now(), process_, std::move(work));
 }
 
-bool SimulatedPs::IsServed(const ShardPtr& shard) const { return process_->shard == shard; }
-
 void SimulatedPs::Report(const ShardPtr& shard) {
   ps::CutReport report;
   report.cuts = disk_.Names();

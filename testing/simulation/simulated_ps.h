@@ -97,7 +97,6 @@ class SimulatedPs {
   ShardPtr FromArena(const ps::ShardTerm& term);
   ShardPtr FromDisk(const ps::ShardTerm& term, bool whole);
   void CheckState(const ps::ShardState& state);
-  bool IsServed(const ShardPtr& shard) const;
   void StoreTerm(const ShardPtr& shard, bool retirement, Answer answer);
   void Report(const ShardPtr& shard);
   void FlushNow(const ShardPtr& shard, Answer answer);
