@@ -116,6 +116,26 @@ int EndParsing(const CLI::App& app, const CLI::ParseError& error, std::ostream& 
   return status == 0 ? 0 : kWrongUsage;
 }
 
+void AddTlsFlags(CLI::App& app, TlsOptions* options) {
+  app.add_option("--tls_ca", options->ca,
+                 "Certificates (PEM) of the authorities whose certificates the cluster's processes "
+                 "show each other. With --tls_certificate and --tls_key connections use TLS")
+      ->type_name("FILE")
+      ->envname("MILLRACE_TLS_CA");
+  app.add_option("--tls_certificate", options->certificate,
+                 "The certificate to show, followed by those between it and its authority")
+      ->type_name("FILE")
+      ->envname("MILLRACE_TLS_CERTIFICATE");
+  app.add_option("--tls_key", options->key, "The certificate's private key")
+      ->type_name("FILE")
+      ->envname("MILLRACE_TLS_KEY");
+  app.add_option("--tls_server_name", options->server_name,
+                 "The name that the certificates of all servers are for. Default: the host that is "
+                 "dialled")
+      ->type_name("NAME")
+      ->envname("MILLRACE_TLS_SERVER_NAME");
+}
+
 absl::StatusOr<Address> ParseListenFlag(absl::string_view listen) {
   absl::StatusOr<Address> address = ParseAddress(listen);
   if (address.ok()) return address;

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/net/address.h"
+#include "common/net/tls.h"
 
 namespace millrace {
 
@@ -49,6 +50,10 @@ CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Durat
 // a number of bytes such as 512MiB, at most 4GiB". REQUIRES: `most` is below 2^53.
 void AddBytesFlag(CLI::App& app, const std::string& name, uint64_t* value, uint64_t most,
                   const std::string& description);
+
+// --tls_ca, --tls_certificate, --tls_key and --tls_server_name, each also from the environment
+// (MILLRACE_TLS_CA, ...). Whether they go together is for CheckTlsOptions to say.
+void AddTlsFlags(CLI::App& app, TlsOptions* options);
 
 // What --listen says. INVALID_ARGUMENT names the flag.
 absl::StatusOr<Address> ParseListenFlag(absl::string_view listen);

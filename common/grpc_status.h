@@ -18,21 +18,10 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Printable(status.message()));
 }
 
-// What gRPC's own server answers is said so that people understand it: where it cannot start a
-// thread for a call, which is passing, and of a call that it does not know.
-inline absl::Status FromGrpcStatus(const grpc::Status& status) {
-  if (status.error_message() == "Server Threadpool Exhausted") {
-    return absl::UnavailableError(
-        "the server has no thread left to answer with; close connections that are not needed, or "
-        "allow it more (ulimit -u, TasksMax= of a systemd unit, or pids.max of a container)");
-  }
-  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
-    return absl::UnimplementedError(
-        "what listens there does not know this call: it is another kind of server than was meant "
-        "(a ps in a coordinator's place, say), or one of another release");
-  }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
+// What gRPC's own client and server say is said so that people understand it: where the server
+// cannot start a thread for a call, which is passing; of a call that it does not know; and where
+// the two ends of a connection do not agree on TLS.
+absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // The code in a message of another process, which may hold any number; UNAVAILABLE where there is
 // no such code: the trouble is with the sender.

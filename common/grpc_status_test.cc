@@ -44,6 +44,25 @@ TEST(GrpcStatusTest, CallThatTheServerDoesNotKnowIsExplained) {
             absl::UnimplementedError("no ZSTD here"));
 }
 
+TEST(GrpcStatusTest, DisagreementAboutTlsIsExplained) {
+  const auto told = [](const std::string& reason) {
+    const absl::Status status =
+        FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                    "failed to connect to all addresses; last error: " + reason));
+    EXPECT_TRUE(absl::IsUnavailable(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(reason));
+    return std::string(status.message());
+  };
+  EXPECT_THAT(told("Hostname Verification Check failed."), HasSubstr("--tls_server_name"));
+  EXPECT_THAT(told("SSL routines::certificate verify failed"), HasSubstr("authority of --tls_ca"));
+  EXPECT_THAT(told("SSL routines::wrong version number"), HasSubstr("speaks plain text"));
+  EXPECT_THAT(told("Socket closed"), HasSubstr("does not take this process's certificate"));
+  EXPECT_EQ(told("Connection refused"),
+            "failed to connect to all addresses; last error: Connection refused");
+  EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed")),
+            absl::UnavailableError("Socket closed"));
+}
+
 TEST(GrpcStatusTest, CodesThatThereAreNotAreTheSendersTrouble) {
   EXPECT_EQ(ToStatusCode(0), absl::StatusCode::kOk);
   EXPECT_EQ(ToStatusCode(3), absl::StatusCode::kInvalidArgument);

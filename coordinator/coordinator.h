@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/server.h"
+#include "common/net/tls.h"
 #include "common/storage/durable_file.h"
 
 namespace millrace::coordinator {
@@ -29,6 +30,8 @@ struct CoordinatorOptions {
   // Holds the journal; made if it is not there. One coordinator at a time.
   std::string data_dir;
   ServerOptions server;
+  // For main(), which tells SecureConnections.
+  TlsOptions tls = {};
   // Place no job before this many ps servers are there.
   int min_ps = 1;
   // Members that are silent for three periods are taken for dead.

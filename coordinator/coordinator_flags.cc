@@ -99,7 +99,8 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
           ->check(CLI::Range(1, 1 << 20))
           ->capture_default_str();
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
-               "Serve plain text on an address that other machines can reach");
+               "Serve other machines without transport security, in a network that is trusted");
+  AddTlsFlags(app, &options->tls);
   AddDurations(app, options);
   AddLimits(app, options);
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
@@ -110,6 +111,7 @@ absl::optional<int> ParseCoordinatorFlags(int argc, const char* const* argv, con
   }
   absl::Status status = ApplyTfConfig(tf_config, listen->count() > 0, min_ps->count() > 0, options);
   if (status.ok()) status = ParseListenFlag(options->server.listen).status();
+  if (status.ok()) status = CheckTlsOptions(options->tls);
   if (!status.ok()) return Complain(status);
   return absl::nullopt;
 }

@@ -2,9 +2,11 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
+#include "common/net/tls.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "common/version.h"
@@ -17,6 +19,11 @@ namespace {
 // From when its jobs' checkpoints are written. A directory that does not answer, or gRPC after a
 // lack of threads, would hold it up for ever.
 constexpr absl::Duration kLongestEnd = absl::Seconds(30);
+
+int Fail(const absl::Status& status) {
+  std::cerr << "coordinator: " << millrace::Printable(status.message()) << std::endl;
+  return 1;
+}
 
 }  // namespace
 
@@ -32,12 +39,10 @@ int main(int argc, char** argv) {
   LOG(INFO) << millrace::VersionText("coordinator");
 
   millrace::StopSignal stop;  // Before there are threads.
+  const absl::Status tls = millrace::SecureConnections(options.tls);
+  if (!tls.ok()) return Fail(tls);
   auto coordinator = Coordinator::Start(options);
-  if (!coordinator.ok()) {
-    std::cerr << "coordinator: " << millrace::Printable(coordinator.status().message())
-              << std::endl;
-    return 1;
-  }
+  if (!coordinator.ok()) return Fail(coordinator.status());
   LOG(INFO) << "the coordinator serves on " << (*coordinator)->address();
   stop.Wait();
   LOG(INFO) << "the coordinator stops";

@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "common/mutex.h"
 #include "common/net/channel.h"
+#include "common/net/tls.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "common/version.h"
@@ -26,6 +27,7 @@ int Fail(const absl::Status& status) {
 int Serve(PsServerOptions options) {
   StopSignal stop;
   ConfigureGrpcEnvironment();
+  if (const absl::Status tls = SecureConnections(options.tls); !tls.ok()) return Fail(tls);
   absl::Status rejected;
   Mutex mutex;
   options.on_rejected = [&](const absl::Status& status) {

@@ -135,6 +135,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
                "Bytes a second that checkpoints are written with, all together; 0: no limit");
   app.add_flag("--allow_insecure_remote", options->server.allow_insecure_remote,
                "Serve other machines without transport security, in a network that is trusted");
+  AddTlsFlags(app, &options->tls);
   if (const absl::Status empty = CheckNoEmptyFlag(argc, argv); !empty.ok()) return Complain(empty);
   try {
     app.parse(argc, argv);
@@ -147,6 +148,7 @@ absl::optional<int> ParsePsFlags(int argc, const char* const* argv, const char* 
   absl::Status status = ReadArena(&options->arena);
   if (status.ok()) status = ApplyTfConfig(tf_config, given, options);
   if (status.ok()) status = CheckOptions(*options);
+  if (status.ok()) status = CheckTlsOptions(options->tls);
   if (!status.ok()) return Complain(status);
   return absl::nullopt;
 }

@@ -15,6 +15,7 @@
 #include "common/memory_limit.h"
 #include "common/mutex.h"
 #include "common/net/server.h"
+#include "common/net/tls.h"
 #include "common/storage/durable_file.h"
 #include "ps/membership.h"
 #include "ps/service/admin.h"
@@ -38,6 +39,8 @@ struct PsServerOptions {
   std::string advertise_address;
   // HOST:PORT. Empty: none, for tests and benchmarks.
   std::string coordinator_address;
+  // For main(), which tells SecureConnections.
+  TlsOptions tls = {};
   // The coordinator has refused the server for good (see MembershipOptions). May be empty.
   std::function<void(const absl::Status&)> on_rejected;
   Clock* clock = Clock::Real();

@@ -9,10 +9,10 @@ packages=(
   g++-12 mold pkg-config protobuf-compiler protobuf-compiler-grpc
   # Libraries.
   libabsl-dev libboost-context-dev libcli11-dev libdnnl-dev libgoogle-glog-dev libgrpc++-dev libgrpc-dev libhdf5-dev
-  libjpeg-dev libpng-dev libprotobuf-dev libre2-dev librocksdb-dev libxxhash-dev
+  libjpeg-dev libpng-dev libprotobuf-dev libre2-dev librocksdb-dev libssl-dev libxxhash-dev
   nlohmann-json3-dev zlib1g-dev
   # Tests, sanitizers and the checks of format and locks.
-  libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format libclang-rt-14-dev
+  libbenchmark-dev libgmock-dev libgtest-dev clang-14 clang-format libclang-rt-14-dev openssl
   python3 python3-grpcio python3-numpy python3-pip python3-protobuf python3-xxhash
 )
 

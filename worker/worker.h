@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/tls.h"
 #include "worker/devices.h"
 #include "worker/input/dataset.h"
 #include "worker/model/model.h"
@@ -34,6 +35,8 @@ struct WorkerOptions {
   std::string name = "worker-0";
   // HOST:PORT.
   std::string coordinator_address;
+  // For RunWorker, which tells SecureConnections.
+  TlsOptions tls = {};
   // Leases taken at a time: one that is computed, and more to prefetch for. 1 to
   // kMaxLeaseSlots.
   int lease_slots = 2;

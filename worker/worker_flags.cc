@@ -57,12 +57,14 @@ absl::Status Complete(const char* tf_config, WorkerOptions* options) {
   }
   MILLRACE_RETURN_IF_ERROR(CheckDialable("--coordinator", options->coordinator_address));
   if (options->name.empty()) options->name = DefaultName();
+  MILLRACE_RETURN_IF_ERROR(CheckTlsOptions(options->tls));
   return CheckMemberName("--name", options->name);
 }
 
 void AddFlags(CLI::App& app, WorkerOptions* options) {
   app.add_option("--coordinator", options->coordinator_address,
                  "The coordinator's HOST:PORT. Default: the chief of TF_CONFIG");
+  AddTlsFlags(app, &options->tls);
   app.add_option("--name", options->name,
                  "Unique among the cluster's workers. Default: worker-HOSTNAME-PID, or the task of "
                  "TF_CONFIG");

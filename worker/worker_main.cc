@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/net/channel.h"
+#include "common/net/tls.h"
 #include "common/printable.h"
 #include "common/process.h"
 #include "common/version.h"
@@ -28,6 +29,11 @@ constexpr absl::Duration kLongestEnd = absl::Minutes(1);
   EndProcess(1);
 }
 
+int Fail(const absl::Status& status, int exit_status) {
+  std::cerr << "worker: " << Printable(status.message()) << std::endl;
+  return exit_status;
+}
+
 // `options`: its models are set.
 int Main(int argc, char** argv, WorkerOptions options) {
   OpenStandardStreams();
@@ -44,9 +50,10 @@ int Main(int argc, char** argv, WorkerOptions options) {
 
 int RunWorker(const WorkerOptions& options) {
   StopSignal stop;  // Before there are threads of it.
+  if (const absl::Status tls = SecureConnections(options.tls); !tls.ok()) return Fail(tls, 1);
   absl::StatusOr<std::unique_ptr<Worker>> worker = Worker::Start(options);
   if (!worker.ok()) {
-    std::cerr << "worker: " << Printable(worker.status().message()) << std::endl;
+    Fail(worker.status(), 2);
     if (absl::IsDeadlineExceeded(worker.status())) EndProcess(2);  // As above.
     return 2;
   }

@@ -12,7 +12,8 @@ namespace millrace::worker {
 
 // Reads the flags (--help lists them) or TF_CONFIG, runs a worker until SIGTERM or SIGINT, and
 // returns the exit status: 0 after a signal, 2 for wrong usage and where the device that is named
-// cannot be used, 1 when the coordinator refused the worker or its device was lost. `factory` makes
+// cannot be used, 1 when the coordinator refused the worker, its device was lost or its certificate
+// cannot be used. `factory` makes
 // the models of jobs; empty: the layers of their ModelSpec.
 int WorkerMain(int argc, char** argv, ModelFactory factory = {});
 

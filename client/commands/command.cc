@@ -7,7 +7,9 @@
 
 #include "client/progress/json_lines.h"
 #include "common/net/address.h"
+#include "common/net/tls.h"
 #include "common/printable.h"
+#include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace::client {
@@ -26,6 +28,9 @@ absl::StatusOr<std::unique_ptr<JobsClient>> Connect(const CommandContext& contex
                                                     ProgressView* view, absl::Duration timeout) {
   const absl::Status address = CheckDialable("--cluster", context.flags.cluster);
   if (!address.ok()) return UsageError(address.message());
+  const absl::Status tls = CheckTlsOptions(context.flags.tls);
+  if (!tls.ok()) return UsageError(tls.message());
+  MILLRACE_RETURN_IF_ERROR(SecureConnections(context.flags.tls));
   JobsClientOptions options;
   options.address = context.flags.cluster;
   options.timeout = timeout;

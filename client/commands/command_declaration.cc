@@ -63,6 +63,7 @@ void CommandDeclaration::AddTrain() {
                              ->add_option("--cluster", Of(train)->cluster,
                                           "Train on the cluster of the coordinator at HOST:PORT")
                              ->type_name("HOST:PORT");
+  AddTlsFlags(*train, &Of(train)->tls);
   AddStart(train);
   train->add_option("--ps", Of(train)->ps, "Parameter servers of the embedded cluster")
       ->check(CLI::Range(1, kMostMembers))
@@ -310,6 +311,7 @@ CLI::App* CommandDeclaration::AddOfCluster(const std::string& name,
       ->type_name("HOST:PORT")
       ->envname("MILLRACE_CLUSTER")
       ->required();
+  AddTlsFlags(*command, &Of(command)->tls);
   return command;
 }
 

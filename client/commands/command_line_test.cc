@@ -150,6 +150,20 @@ TEST_F(CommandLineTest, ClusterCommandsTakeItFromTheFlagOrTheEnvironment) {
   EXPECT_EQ(Flagged({"list", "--cluster=a:1"}).cluster, "a:1");
 }
 
+TEST_F(CommandLineTest, FilesOfTlsComeFromFlagsOrTheEnvironment) {
+  setenv("MILLRACE_TLS_CA", "ca.pem", /*overwrite=*/1);
+  setenv("MILLRACE_TLS_SERVER_NAME", "trainer", /*overwrite=*/1);
+  const Flags flags =
+      Flagged({"list", "--cluster=a:1", "--tls_certificate=c.pem", "--tls_key=c.key"});
+  EXPECT_EQ(flags.tls.ca, "ca.pem");
+  EXPECT_EQ(flags.tls.certificate, "c.pem");
+  EXPECT_EQ(flags.tls.key, "c.key");
+  EXPECT_EQ(flags.tls.server_name, "trainer");
+  EXPECT_EQ(Flagged({"train", "job.textproto", "--cluster=a:1", "--tls_ca=x"}).tls.ca, "x");
+  unsetenv("MILLRACE_TLS_CA");
+  unsetenv("MILLRACE_TLS_SERVER_NAME");
+}
+
 TEST_F(CommandLineTest, TrainLeavesTheEnvironmentsClusterAlone) {
   setenv("MILLRACE_CLUSTER", "b:2", /*overwrite=*/1);
   EXPECT_EQ(Flagged({"train", "job.textproto"}).cluster, "");

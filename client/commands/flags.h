@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/net/tls.h"
 #include "worker/devices.h"
 
 namespace millrace::client {
@@ -18,6 +19,7 @@ struct Flags {
   std::string data;              // Replaces data.directory; empty: as the job file says.
   std::vector<std::string> set;  // "PATH=VALUE", applied in order.
   std::string cluster;           // The coordinator's HOST:PORT; empty: an embedded cluster.
+  TlsOptions tls;                // Of the connection to it.
   int ps = 1;                    // Of an embedded cluster.
   int workers = 2;
   std::string device = "auto";  // Of its workers.

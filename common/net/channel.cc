@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/net/credentials.h"
 #include "common/net/transport.h"
 #include "grpc/impl/codegen/grpc_types.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace millrace {
@@ -56,7 +56,10 @@ void ConfigureGrpcEnvironment() {
 }
 
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool bulk) {
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments(bulk));
+  const ChannelSecurity security = SecurityOfChannel(address);
+  grpc::ChannelArguments args = Arguments(bulk);
+  if (!security.server_name.empty()) args.SetSslTargetNameOverride(security.server_name);
+  return grpc::CreateCustomChannel(address, security.credentials, args);
 }
 
 }  // namespace millrace

@@ -18,10 +18,11 @@ namespace millrace {
 // arena, unless the user has set its variables.
 void ConfigureGrpcEnvironment();
 
-// A channel to `address` (HOST:PORT, or unix:PATH). Does not connect yet. Ignores the environment's
-// proxies. `bulk`, for values: shares no connection with other channels to the address. The message
-// limit is kMaxMessageBytes; reconnects back off from 50 ms to 2 s; a dead peer is noticed by
-// keepalive within about 30 s, with `bulk` within about 80 s.
+// A channel to `address` (HOST:PORT, or unix:PATH), secured as SecureConnections has said last.
+// Does not connect yet. Ignores the environment's proxies. `bulk`, for values: shares no connection
+// with other channels to the address. The message limit is kMaxMessageBytes; reconnects back off
+// from 50 ms to 2 s; a dead peer is noticed by keepalive within about 30 s, with `bulk` within
+// about 80 s.
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address, bool bulk = false);
 
 // Of one message, in either direction.

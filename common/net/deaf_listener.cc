@@ -19,6 +19,7 @@ namespace {
 
 constexpr absl::string_view kDeaf = "Failed accept4:";
 constexpr absl::string_view kOutOfFiles = "Too many open files";
+constexpr int kHandshakesSeconds = 10;
 
 // Empty where files are not what it lacks.
 std::string WhyOutOfFiles(absl::string_view message) {
@@ -38,7 +39,18 @@ void EndIfDeaf(gpr_log_func_args* line) {
   EndProcess(/*exit_status=*/1);
 }
 
+// One line of many: whoever is refused comes again, at once and as often as they like.
+bool IsOfHandshake(const gpr_log_func_args& line) {
+  return absl::StrContains(line.file, "ssl_transport_security");
+}
+
 void LogAndEndIfDeaf(gpr_log_func_args* line) {
+  if (IsOfHandshake(*line)) {
+    LOG_EVERY_T(WARNING, kHandshakesSeconds)
+        << "connections fail, to this process or of its own, for what TLS finds (told once in "
+        << kHandshakesSeconds << " s): " << line->message;
+    return;
+  }
   const google::LogSeverity severity =
       line->severity == GPR_LOG_SEVERITY_ERROR ? google::GLOG_ERROR : google::GLOG_INFO;
   google::LogMessage(line->file, line->line, severity).stream() << line->message;

@@ -9,8 +9,9 @@ namespace millrace {
 // want of open files, gRPC 1.51 never accepts another one, though those that there are live on and
 // the server seems well. Ending is as safe as a crash, and a supervisor can start it again.
 //
-// gRPC's own log goes through glog, with its severities; with GRPC_VERBOSITY=NONE there is none.
-// Once is enough for a process; thread-safe. REQUIRES: nobody else calls gpr_set_log_function.
+// gRPC's own log goes through glog, with its severities, but for what it says of TLS handshakes
+// that fail, which is told once in 10 s; with GRPC_VERBOSITY=NONE there is none. Once is enough for
+// a process; thread-safe. REQUIRES: nobody else calls gpr_set_log_function.
 void EndProcessWhenDeaf();
 
 }  // namespace millrace

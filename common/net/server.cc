@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/net/address.h"
 #include "common/net/channel.h"
+#include "common/net/credentials.h"
 #include "common/net/deaf_listener.h"
 #include "common/net/transport.h"
 #include "common/start_thread.h"
@@ -25,7 +26,6 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
 namespace millrace {
@@ -37,13 +37,13 @@ constexpr absl::Duration kInProcessPoll = absl::Milliseconds(10);
 constexpr absl::Duration kTellPeriod = absl::Minutes(1);
 
 absl::Status CheckReach(const ServerOptions& options, const Address& address) {
-  if (address.IsLoopback() || options.allow_insecure_remote) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", options.listen,
-                                                 ": servers have no transport security, and '",
-                                                 address.host,
-                                                 "' can be reached from other machines; listen on "
-                                                 "127.0.0.1, or pass --allow_insecure_remote "
-                                                 "where the network is trusted"));
+  const bool may_listen =
+      address.IsLoopback() || IsSecured(address) || options.allow_insecure_remote;
+  if (may_listen) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot listen on ", options.listen, ": '", address.host, "' can be reached from other ",
+      "machines, and connections are not secured; give --tls_ca, --tls_certificate and --tls_key, "
+      "listen on 127.0.0.1, or pass --allow_insecure_remote where the network is trusted"));
 }
 
 // The error of binding a socket to one resolved address; 0: it is free.
@@ -168,6 +168,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   const Address& address = *parsed;
   MILLRACE_RETURN_IF_ERROR(CheckReach(options, address));
   MILLRACE_RETURN_IF_ERROR(CheckPort(options.listen, address));
+  MILLRACE_ASSIGN_OR_RETURN(const auto credentials, SecurityOfServer(address));
   EnableStandardServices();
   EndProcessWhenDeaf();
   grpc::ServerBuilder builder;
@@ -180,7 +181,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     builder.SetResourceQuota(quota);
   }
   int port = 0;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options.listen, credentials, &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {

@@ -18,8 +18,8 @@
 namespace millrace {
 
 struct ServerOptions {
-  // HOST:PORT; port 0 takes a free one. Servers have no transport security: a host that is not a
-  // loopback address is refused unless `allow_insecure_remote`.
+  // HOST:PORT; port 0 takes a free one. A host that is not a loopback address is refused unless
+  // connections are secured (SecureConnections), or `allow_insecure_remote`.
   std::string listen = "127.0.0.1:0";
   bool allow_insecure_remote = false;
   // As CreateChannel's: clients' messages and pings may be late.
@@ -36,8 +36,9 @@ struct ServerOptions {
 class RpcServer {
  public:
   // Starts serving `services` (not owned; they must outlive the server).
-  // INVALID_ARGUMENT: `listen` is malformed, or not loopback and not allowed; UNAVAILABLE: the port
-  // is in use (the message names it and says what to do).
+  // INVALID_ARGUMENT: `listen` is malformed, or not loopback and not allowed; the certificate of
+  // SecureConnections may not be shown by servers. UNAVAILABLE: the port is in use (the message
+  // names it and says what to do).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services);
 

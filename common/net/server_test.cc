@@ -145,7 +145,7 @@ TEST(RpcServerTest, PortIsFreeAgainAfterShutdown) {
 TEST(RpcServerTest, AddressThatOthersCanReachMustBeAllowed) {
   const auto refused = RpcServer::Start({.listen = "0.0.0.0:0"}, {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.status().ToString(), HasSubstr("no transport security"));
+  EXPECT_THAT(refused.status().ToString(), HasSubstr("are not secured"));
   const auto allowed = RpcServer::Start({.listen = "0.0.0.0:0", .allow_insecure_remote = true}, {});
   EXPECT_TRUE(allowed.ok()) << allowed.status();
 }

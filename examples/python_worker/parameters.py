@@ -72,12 +72,19 @@ class Stream:
             self._call = None
 
 
+def open_channel(address, security):
+    """`security`: grpc.ChannelCredentials; None: plain text."""
+    if security is None:
+        return grpc.insecure_channel(address, CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, security, CHANNEL_OPTIONS)
+
+
 class Shard:
     """Where a part of the variables is, and the streams to its server."""
 
-    def __init__(self, route):
+    def __init__(self, route, security):
         self.route = route
-        self._channel = grpc.insecure_channel(route.address, CHANNEL_OPTIONS)
+        self._channel = open_channel(route.address, security)
         stub = parameter_server_pb2_grpc.ParameterServerStub(self._channel)
         self.pushes, self.pulls = Stream(stub.Push), Stream(stub.Pull)
 
@@ -90,10 +97,10 @@ class Shard:
 class Parameters:
     """`sizes`: the elements of each variable. Not thread-safe."""
 
-    def __init__(self, job_id, routing, sizes):
+    def __init__(self, job_id, routing, sizes, security):
         self._key = {"job_id": job_id, "generation": routing.generation}
         self._sizes = sizes
-        self._shards = [Shard(route) for route in routing.shards]
+        self._shards = [Shard(route, security) for route in routing.shards]
 
     def close(self):
         for shard in self._shards:

@@ -39,9 +39,9 @@ def variables(path):
 class PythonCluster(harness.Cluster):
     """With workers in Python, called python-0 and so on."""
 
-    def __init__(self, generated, pythons=0, **kwargs):
+    def __init__(self, generated, pythons=0, env=os.environ, **kwargs):
         # One thread for each, as beside them are other processes.
-        env = {**os.environ, "PYTHONPATH": str(generated), "OPENBLAS_NUM_THREADS": "1"}
+        env = {**env, "PYTHONPATH": str(generated), "OPENBLAS_NUM_THREADS": "1"}
         super().__init__(ps=2, env=env, **kwargs)
         self.pythons = [self.start_python(i) for i in range(pythons)]
 
@@ -123,9 +123,10 @@ class PythonWorkerTest(unittest.TestCase):
         self.assertAlmostEqual(final["metrics"]["eval_loss"], expected["metrics"]["eval_loss"], places=5)
         self.assertGreater(final["metrics"]["eval_accuracy"], 0.7)
 
-    def test_a_cpp_worker_that_joins_its_job_goes_on_with_it(self):
+    def test_a_cpp_worker_that_joins_its_job_goes_on_with_it_on_secured_connections(self):
         _, values = self.by_cpp()
-        with self.cluster(workers=0, pythons=1) as cluster:
+        secured = harness.make_certificate(self.directory / "certificates", "member", "127.0.0.1")
+        with self.cluster(workers=0, pythons=1, env=secured) as cluster:
             def join_and_leave(cluster):
                 cluster.workers.append(cluster.start_worker(0))
                 self.assertEqual(cluster.pythons[0].terminate(), 0)

@@ -9,6 +9,8 @@ more.
 """
 
 import argparse
+import os
+import pathlib
 import queue
 import signal
 import sys
@@ -114,10 +116,10 @@ class RoutedJob:
 class Session:
     """One Membership stream; what was asked on another one is void."""
 
-    def __init__(self, coordinator, registration):
+    def __init__(self, coordinator, security, registration):
         self.over = threading.Event()
         self._outbox = queue.SimpleQueue()
-        self._channel = grpc.insecure_channel(coordinator, parameters.CHANNEL_OPTIONS)
+        self._channel = parameters.open_channel(coordinator, security)
         self.send(register_worker=registration)
         self.answers = cluster_pb2_grpc.MembershipStub(self._channel).Join(iter(self._outbox.get, None))
 
@@ -139,8 +141,8 @@ class Session:
 
 class Worker:
 
-    def __init__(self, name, coordinator):
-        self._name, self._coordinator = name, coordinator
+    def __init__(self, name, coordinator, security=None):
+        self._name, self._coordinator, self._security = name, coordinator, security
         self._incarnation = parameters.random_id()
         self._stopping, self._stop_by = threading.Event(), None
         self._inbox = queue.Queue()  # (session, message, when it came)
@@ -156,7 +158,7 @@ class Worker:
         """Returns when the worker has left, or was refused for good."""
         said = None
         while not self._stopping.is_set():
-            session = Session(self._coordinator, pb.RegisterWorker(
+            session = Session(self._coordinator, self._security, pb.RegisterWorker(
                 name=self._name, incarnation=self._incarnation, lease_slots=1, device="numpy/1",
                 version="example"))
             try:
@@ -276,7 +278,7 @@ class Worker:
             raise parameters.Refused(Code.FAILED_PRECONDITION, "this worker is not prepared for the job")
         if routed.servers is None:
             sizes = [int(np.prod(variable.shape)) for variable in routed.job.model.variables]
-            routed.servers = parameters.Parameters(work.job_id, routed.route.routing, sizes)
+            routed.servers = parameters.Parameters(work.job_id, routed.route.routing, sizes, self._security)
         return routed
 
     def _lease(self, session, lease, received):
@@ -384,12 +386,25 @@ class Worker:
         return 0
 
 
+def channel_security(flags):
+    """None: plain text."""
+    files = [flags.tls_ca, flags.tls_key, flags.tls_certificate]
+    if not any(files):
+        return None
+    if not all(files):
+        sys.exit("worker.py: give --tls_ca, --tls_certificate and --tls_key, or none of them")
+    return grpc.ssl_channel_credentials(*(pathlib.Path(file).read_bytes() for file in files))
+
+
 def main():
     parser = argparse.ArgumentParser(description="A Millrace worker in Python: softmax regression.")
     parser.add_argument("--coordinator", required=True, help="HOST:PORT of the coordinator.")
     parser.add_argument("--name", default="python-0", help="Unique among the live workers.")
+    for flag, what in [("ca", "The cluster's authority"), ("certificate", "A certificate to show"), ("key", "Its key")]:
+        variable = f"MILLRACE_TLS_{flag.upper()}"
+        parser.add_argument(f"--tls_{flag}", default=os.environ.get(variable), help=f"{what} (PEM); also {variable}.")
     flags = parser.parse_args()
-    return Worker(flags.name, flags.coordinator).run()
+    return Worker(flags.name, flags.coordinator, channel_security(flags)).run()
 
 
 if __name__ == "__main__":

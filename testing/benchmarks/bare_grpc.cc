@@ -2,8 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/channel.h"
+#include "common/net/credentials.h"
+#include "common/status_macros.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/stub_options.h"
 
@@ -48,8 +49,9 @@ grpc::ServerGenericBidiReactor* BareGrpcServer::Service::CreateReactor(
 
 absl::StatusOr<std::unique_ptr<BareGrpcServer>> BareGrpcServer::Start() {
   std::unique_ptr<BareGrpcServer> server(new BareGrpcServer);
+  MILLRACE_ASSIGN_OR_RETURN(const auto credentials, SecurityOfServer({.host = "127.0.0.1"}));
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &server->port_);
+  builder.AddListeningPort("127.0.0.1:0", credentials, &server->port_);
   builder.RegisterCallbackGenericService(&server->service_);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("bare gRPC: cannot listen");

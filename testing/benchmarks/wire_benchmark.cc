@@ -2,11 +2,14 @@
 // processes, against plain TCP on the same machine at the same time, and small steps beside them.
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "common/flags.h"
 #include "common/net/channel.h"
+#include "common/net/tls.h"
 #include "common/wire/encoding.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
@@ -93,13 +96,22 @@ int Main(int argc, char** argv) {
   app.add_option("--wire", wire, "How the large variable travels")
       ->check(CLI::IsMember({"FLOAT32", "FLOAT16", "BFLOAT16"}));
   app.add_option("--arena", arena, "Memory file system for the server's blocks; default: none");
+  TlsOptions tls;
+  AddTlsFlags(app, &tls);
   app.add_flag("--serve", serve, "Be the server process (started by the other one)");
   CLI11_PARSE(app, argc, argv);
+  if (const absl::Status status = SecureConnections(tls); !status.ok()) return Report(status);
   if (serve) return Report(ServeWire({.data_dir = "", .arena = arena}));
   CHECK(Encoding::Kind_Parse(wire, &options.encoding));
   options.elements = (mebibytes << 20) / sizeof(float);
-  const auto server = WireServerProcess::Start(
-      arena.empty() ? std::vector<std::string>() : std::vector<std::string>{"--arena=" + arena});
+  std::vector<std::string> flags;
+  for (const auto& [name, value] : {std::pair("--arena=", &arena),
+                                    {"--tls_ca=", &tls.ca},
+                                    {"--tls_certificate=", &tls.certificate},
+                                    {"--tls_key=", &tls.key}}) {
+    if (!value->empty()) flags.push_back(name + *value);
+  }
+  const auto server = WireServerProcess::Start(flags);
   if (!server.ok()) return Report(server.status());
   const auto measured = MeasureWire((*server)->addresses(), options);
   if (!measured.ok()) return Report(measured.status());

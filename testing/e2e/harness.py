@@ -52,6 +52,13 @@ def make_digits(directory, train=600, evaluate=200, seed=1):
     return directory
 
 
+def make_certificate(directory, name, *hosts):
+    """For processes on these hosts; returns the environment of one. The test needs //deploy:make_certificates.sh."""
+    subprocess.run(["deploy/make_certificates.sh", directory, name, *hosts], check=True, stdout=subprocess.DEVNULL)
+    files = {"CA": "ca.pem", "CERTIFICATE": f"{name}.pem", "KEY": f"{name}.key"}
+    return {**os.environ, **{f"MILLRACE_TLS_{kind}": f"{directory}/{file}" for kind, file in files.items()}}
+
+
 def real_data(name):
     """The folder of a real data set; skips the test where there is none."""
     root = os.environ.get("MILLRACE_TEST_DATA", "")
