@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "common/net/channel.h"
 #include "coordinator/remake_fixture.h"
 #include "coordinator/testing/fake_cluster.h"
 #include "coordinator/testing/gate.h"
@@ -11,6 +12,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "protos/parameter_server.grpc.pb.h"
+#include "testing/spin/spin_until.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -363,6 +366,43 @@ TEST(RecoveryTest, JobThatCouldNotBePlacedAgainRunsWhereItWasWithAllItsShards) {
   const auto events = cluster.Watch(job);
   for (const JobEvent& event : *events) EXPECT_FALSE(event.has_recovered()) << event.DebugString();
   for (int i = 0; i < 3; ++i) cluster.ps(i).AwaitRetired(job);
+}
+
+// A call to unpin that came late once had the job wait for ever.
+TEST(RecoveryTest, EvaluationWhosePinsAreGoneIsGivenUpAndTheJobGoesOnInAnotherGeneration) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  std::atomic<bool> unpinned{false};
+  FakeWorkerScript script;
+  script.on_evaluate = [&](const Evaluate& evaluate) {
+    const std::string& job = evaluate.job_id();
+    if (!unpinned.exchange(true)) {
+      const auto stub = ParameterServerAdmin::NewStub(CreateChannel(cluster.ps(0).address()));
+      grpc::ClientContext context;
+      UnpinCutRequest request;
+      request.set_job_id(job);
+      request.set_generation(evaluate.generation());
+      request.set_cut_id(evaluate.cut_id());
+      UnpinCutResponse response;
+      EXPECT_TRUE(stub->UnpinCut(&context, request, &response).ok());
+      SpinUntil("steps after the evaluation's",
+                [&] { return cluster.ps(0).Shards(job)[0].version() > 10; });
+    }
+    const bool is_pinned = cluster.ps(0).PinnedSteps(job, 0, evaluate.cut_id()).has_value();
+    return is_pinned ? absl::OkStatus() : absl::NotFoundError("no such cut");
+  };
+  cluster.AddWorker(script);
+  cluster.AddWorker(script);  // One trains while the other one evaluates.
+  const std::string job = cluster.Submit(EvaluatedJob(30, 10)).value();
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto events = cluster.Watch(job);
+  std::vector<uint64_t> evaluated;
+  for (const JobEvent& event : *events) {
+    if (event.has_evaluated()) evaluated.push_back(event.evaluated().step());
+  }
+  EXPECT_THAT(evaluated, ElementsAre(20, 30)) << "that of step 10 is gone";
+  EXPECT_GT(cluster.Get(job)->generation(), 1u);
+  cluster.ExpectAllApplied(job, 30);
 }
 
 // A shard that the job had left was in the server's memory for ever.
