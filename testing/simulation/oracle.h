@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/applied_set.h"
 #include "protos/parameter_server.pb.h"
 #include "ps/dense/shard_state.h"
@@ -25,6 +26,9 @@ struct JobShape {
   uint32_t backup = 0;           // Synchronous: see StepRules.
   bool clips = false;            // The same: gradients, by their norm over all shards.
   uint64_t evaluate_every = 0;   // Steps from one evaluation to the next; 0: only at the end.
+  absl::Duration checkpoint_every = absl::ZeroDuration();  // Zero: there are none.
+  uint32_t checkpoints_kept = 1;
+  bool keeps_best = false;  // Checkpoints are taken of evaluated states, too.
 };
 
 // What a pull brings of a shard.

@@ -21,12 +21,23 @@ using coordinator::BarrierState;
 using coordinator::Dispatcher;
 
 SimulatedCoordinator::SimulatedCoordinator(World* world, Network* network, const JobShape* shape,
+                                           const Oracle* oracle, SimulatedCheckpoints* checkpoints,
                                            std::vector<SimulatedPs*> servers)
     : world_(world),
       network_(network),
       shape_(*shape),
+      oracle_(oracle),
+      checkpoints_(checkpoints),
       servers_(std::move(servers)),
-      heard_of_(servers_.size(), 0) {}
+      heard_of_(servers_.size()) {
+  journal_.placements.resize(shape_.shards);
+  for (const SimulatedPs* const ps : servers_) {
+    ShardPlacement& placement = journal_.placements[ps->number()];
+    if (!placement.server().empty()) continue;
+    placement.set_server(ps->name());
+    placement.set_directory_id(ps->directory_id());
+  }
+}
 
 void SimulatedCoordinator::Start() {
   world_->Note("the coordinator starts");
@@ -40,19 +51,58 @@ void SimulatedCoordinator::Kill() {
   world_->Note("the coordinator is killed");
   for (auto& [id, member] : process_->members) member.session->Break();
   process_.reset();
-  heard_of_.assign(servers_.size(), 0);
+  heard_of_.assign(servers_.size(), {});
 }
 
-void SimulatedCoordinator::HearOfPs(uint32_t shard, uint64_t incarnation) {
+void SimulatedCoordinator::Write(std::function<void(Journal& journal)> change,
+                                 std::function<void()> then) {
+  world_->After(world_->Between(absl::Milliseconds(1), absl::Seconds(1)), process_,
+                [this, change = std::move(change), then = std::move(then)] {
+                  change(journal_);
+                  world_->After(world_->Between(absl::Milliseconds(1), absl::Seconds(1)), process_,
+                                then);
+                });
+}
+
+void SimulatedCoordinator::HearOfPs(size_t server, const Registration& registration) {
   if (process_ == nullptr) return;
-  heard_of_[shard] = incarnation;
-  if (process_->trains && HasMoved()) Detach(absl::StrCat("ps-", shard, " went or came back"));
+  heard_of_[server] = registration;
+  DropIfStray(server);
+  if (process_->trains && HasMoved()) {
+    Detach(absl::StrCat(servers_[server]->name(), " went or came back"));
+  }
 }
 
-bool SimulatedCoordinator::HasMoved() const { return process_->located != heard_of_; }
+// By the directories in which they are to be.
+std::vector<SimulatedCoordinator::Located> SimulatedCoordinator::Locate() const {
+  std::vector<Located> located(shape_.shards);
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    const Registration& heard = heard_of_[server];
+    const uint32_t shard = servers_[server]->number();
+    if (heard.incarnation == 0) continue;
+    if (heard.directory_id != journal_.placements[shard].directory_id()) continue;
+    located[shard] = {static_cast<int>(server), heard.incarnation};
+  }
+  return located;
+}
+
+bool SimulatedCoordinator::HasMoved() const { return process_->located != Locate(); }
+
+SimulatedPs* SimulatedCoordinator::ServerOf(uint32_t shard) const {
+  const std::string& name = journal_.placements[shard].server();
+  const auto is_it = [&](const SimulatedPs* ps) { return ps->name() == name; };
+  return *std::find_if(servers_.begin(), servers_.end(), is_it);
+}
 
 void SimulatedCoordinator::Detach(const std::string& cause) {
   process_->dispatcher.Pause(kJob);
+  process_->trains = false;
+  process_->evaluation.reset();
+  // One whose manifest is about to be there becomes one, unless it is that of an evaluation, which
+  // does not count.
+  const auto& checkpoint = process_->checkpoint;
+  const bool becomes_one = checkpoint.has_value() && checkpoint->commits && checkpoint->pin.empty();
+  if (checkpoint.has_value() && !becomes_one) GiveUpCheckpoint(cause);
   Attach(cause);
 }
 
@@ -218,6 +268,7 @@ void SimulatedCoordinator::HandlePoll(const Answers& answers, const AppliedSet& 
   if (!statuses.ok()) return;
   process_->newest_version =
       std::max(process_->newest_version, coordinator::NewestVersion(*statuses));
+  AdvanceCheckpoints(*statuses);  // Before the shards are told which cuts may go.
   process_->cuts.Observe(*statuses, world_->Now());
   const auto merged = coordinator::MergeProgress(*statuses);
   if (!merged.ok()) return world_->Fail(merged.status().ToString());
@@ -354,14 +405,16 @@ void SimulatedCoordinator::SendEvaluationAgainAfter(absl::Duration pause) {
   world_->After(pause, process_, [this, id, number] {
     const auto& evaluation = process_->evaluation;
     const bool waits = process_->trains && evaluation.has_value() &&
-                       evaluation->request.evaluation_id() == id && evaluation->number == number;
+                       evaluation->request.evaluation_id() == id && evaluation->number == number &&
+                       !evaluation->answered;
     if (waits) SendEvaluation();
   });
 }
 
 void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResult& result) {
   if (!process_->trains || !process_->evaluation.has_value()) return;
-  const Evaluation& evaluation = *process_->evaluation;
+  Evaluation& evaluation = *process_->evaluation;
+  if (evaluation.answered) return;
   if (result.evaluation_id() != evaluation.request.evaluation_id()) return;
   if (!process_->dispatcher.HasEvaluation(member, kJob, result.evaluation_id())) return;
   if (result.code() != 0) {
@@ -375,6 +428,21 @@ void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResul
   }
   world_->Note(absl::StrCat("evaluated at ", evaluation.steps));
   process_->dispatcher.EndEvaluation(kJob);
+  evaluation.answered = true;
+  const bool is_best = shape_.keeps_best && world_->OneIn(2);
+  if (!is_best || (process_->checkpoint && !process_->checkpoint->waits_for_cut)) {
+    return ConcludeEvaluation();
+  }
+  // The best one is saved before it counts.
+  process_->cuts.Want(0);
+  process_->checkpoint.emplace();
+  process_->checkpoint->pin = evaluation.request.cut_id();
+  process_->checkpoint->exact_step = evaluation.steps;
+  BeginCheckpoint();
+}
+
+void SimulatedCoordinator::ConcludeEvaluation() {
+  const Evaluation& evaluation = *process_->evaluation;
   journal_.evaluated.insert(evaluation.steps);
   world_->Count("evaluations");
   const std::string cut_id = evaluation.request.cut_id();

@@ -1,20 +1,24 @@
 // How the simulated coordinator brings the shards into one generation and one state: see Attacher.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/job/shard_placement.h"
 #include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/merge_progress.h"
+#include "coordinator/shards/shard_servers.h"
 #include "testing/simulation/simulated_coordinator_internal.h"
 
 namespace millrace::simulation {
 
 using coordinator::DecideAttach;
 using coordinator::DecideReach;
+using coordinator::IsToBeMade;
 using coordinator::ReachAction;
 
-void SimulatedCoordinator::BeginGeneration(uint64_t generation) {
-  journal_.generation = generation;
+void SimulatedCoordinator::BeginGeneration(std::function<void()> then) {
+  Write([](Journal& journal) { ++journal.generation; }, std::move(then));
 }
 
 void SimulatedCoordinator::Attach(const std::string& cause) {
@@ -25,43 +29,139 @@ void SimulatedCoordinator::Attach(const std::string& cause) {
   process_->is_busy = false;
   process_->refused = 0;
   ++process_->attach;
-  BeginGeneration(journal_.generation + 1);
-  Reach();
+  const std::vector<bool> remade = ThoseToBe(IsToBeMade);
+  if (std::find(remade.begin(), remade.end(), true) == remade.end()) {
+    process_->missing_since.clear();
+    process_->avoided.clear();
+  }
+  BeginGeneration([this] { Reach(); });
 }
 
 // Calls every shard until all have answered, with no server leaving between the first and the last.
 void SimulatedCoordinator::Reach() {
-  if (std::count(heard_of_.begin(), heard_of_.end(), 0) > 0) {
+  const std::vector<Located> located = Locate();
+  const auto is_missing = [](const Located& each) { return each.server < 0; };
+  if (std::any_of(located.begin(), located.end(), is_missing)) {
+    if (journal_.made && ReplaceMissing(located)) return;
     return world_->After(absl::Seconds(1), process_, [this] { Reach(); });
   }
-  process_->located = heard_of_;
+  process_->missing_since.clear();
+  process_->located = located;
   process_->losses_at_reach = Losses();
-  const uint64_t generation = journal_.generation;
-  const bool made = journal_.made;
-  CallAll<ShardStatus>(
-      [generation, made](SimulatedPs& ps, SimulatedPs::Answer answer) {
-        if (made) return ps.SetGeneration(generation, std::move(answer));
-        ps.Create(generation, std::move(answer));
-      },
-      [this](const Answers& answers) { Reached(AllOf(answers)); });
+  DropFirst();
 }
 
-void SimulatedCoordinator::Reached(const absl::StatusOr<Statuses>& statuses) {
-  if (statuses.ok() && !HasMoved()) {
-    journal_.made = true;
-    return BringTogether(*statuses);
+// What is to be made again goes first. A call that was given up may arrive yet, and must not drop
+// what is made next.
+void SimulatedCoordinator::DropFirst() {
+  const auto is_to_be_dropped = [](const ShardPlacement& placement) {
+    return placement.making() == ShardPlacement::TO_BE_DROPPED;
+  };
+  const std::vector<bool> wanted = ThoseToBe(is_to_be_dropped);
+  if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) return Bring();
+  const auto mark = [wanted](Journal& journal) {
+    for (size_t shard = 0; shard < wanted.size(); ++shard) {
+      if (wanted[shard]) journal.placements[shard].set_making(ShardPlacement::TO_BE_MADE);
+    }
+  };
+  const uint64_t generation = journal_.generation;
+  CallSome<ShardStatus>(
+      wanted,
+      [generation](uint32_t /*shard*/, SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.Drop(generation, std::move(answer));
+      },
+      [this, mark](const Answers& answers) {
+        const absl::Status dropped = WorstOf(answers).status;
+        if (dropped.ok()) {
+          return BeginGeneration([this, mark] { Write(mark, [this] { Bring(); }); });
+        }
+        switch (DecideReach(dropped, process_->refused)) {
+          case ReachAction::kGiveUp:
+            return world_->Fail(absl::StrCat("the job fails: ", dropped.ToString()));
+          case ReachAction::kAskWhoIsNew:
+            return AskWhoIsNew();
+          default:
+            ReachSoon(dropped);
+        }
+      });
+}
+
+void SimulatedCoordinator::Bring() {
+  std::vector<bool> wanted = ThoseToBe(IsToBeMade);
+  for (size_t shard = 0; shard < wanted.size(); ++shard) {
+    wanted[shard] = journal_.made && !wanted[shard];
   }
-  if (statuses.ok()) return Reach();
-  world_->Note(absl::StrCat("not reached: ", std::string(statuses.status().message())));
-  switch (DecideReach(statuses.status(), process_->refused)) {
-    case ReachAction::kGiveUp:
-      return world_->Fail(absl::StrCat("the job fails: ", statuses.status().ToString()));
-    case ReachAction::kAskWhoIsNew:
-      return AskWhoIsNew();
-    default:
-      if (coordinator::IsRefusal(statuses.status())) ++process_->refused;
-      world_->After(kSoon, process_, [this] { Reach(); });
+  const uint64_t generation = journal_.generation;
+  CallSome<ShardStatus>(
+      wanted,
+      [generation](uint32_t /*shard*/, SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.SetGeneration(generation, std::move(answer));
+      },
+      [this](const Answers& answers) {
+        const auto brought = AllOf(answers);
+        if (!brought.ok()) return AfterReachError(WorstOf(answers));
+        Create(*brought);
+      });
+}
+
+// Those that are there already.
+void SimulatedCoordinator::Create(const Statuses& brought) {
+  std::vector<bool> wanted = ThoseToBe(IsToBeMade);
+  if (!journal_.made) wanted.assign(wanted.size(), true);
+  std::vector<CreateShardRequest> requests(shape_.shards);
+  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+    const ShardPlacement& placement = journal_.placements[shard];
+    requests[shard].set_generation(journal_.generation);
+    requests[shard].set_directory_id(placement.directory_id());
+    *requests[shard].mutable_spec() = oracle_->SpecOf(shard);
+    if (!placement.has_restore()) continue;
+    *requests[shard].mutable_spec()->mutable_restore() = placement.restore();
   }
+  CallSome<ShardStatus>(
+      wanted,
+      [requests](uint32_t shard, SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.Create(requests[shard], std::move(answer));
+      },
+      [this, wanted, brought](const Answers& answers) {
+        const auto created = AllOf(answers);
+        if (!created.ok()) return AfterReachError(WorstOf(answers));
+        Statuses statuses = brought;
+        for (size_t shard = 0; shard < wanted.size(); ++shard) {
+          if (wanted[shard]) statuses[shard] = (*created)[shard];
+        }
+        Reached(statuses);
+      },
+      kMaking);
+}
+
+void SimulatedCoordinator::Reached(const Statuses& statuses) {
+  if (HasMoved()) return Reach();
+  journal_.made = true;
+  CheckRemade(statuses);
+  BringTogether(statuses);
+}
+
+void SimulatedCoordinator::AfterReachError(const Worst& worst) {
+  const absl::Status& status = worst.status;
+  const bool makes = journal_.made && IsToBeMade(journal_.placements[worst.shard]);
+  // What it reads hangs there, and perhaps not elsewhere.
+  const bool hangs = makes && absl::IsDeadlineExceeded(status);
+  const ReachAction action = hangs ? ReachAction::kGiveUp : DecideReach(status, process_->refused);
+  const bool is_leftover = makes && absl::IsAlreadyExists(status);
+  const bool gives_up = action == ReachAction::kGiveUp;
+  if ((is_leftover || gives_up) && journal_.made && ReplaceFailed(worst)) return;
+  if (action == ReachAction::kAskWhoIsNew) return AskWhoIsNew();
+  const bool may_come = makes || absl::IsNotFound(status);
+  if (gives_up && !may_come) {
+    return world_->Fail(absl::StrCat("the job fails: ", status.ToString()));
+  }
+  ReachSoon(status);
+}
+
+void SimulatedCoordinator::ReachSoon(const absl::Status& status) {
+  world_->Note(absl::StrCat("not reached: ", std::string(status.message())));
+  if (coordinator::IsRefusal(status)) ++process_->refused;
+  world_->After(kSoon, process_, [this] { Reach(); });
 }
 
 void SimulatedCoordinator::AskWhoIsNew() {
@@ -77,14 +177,18 @@ void SimulatedCoordinator::AskWhoIsNew() {
             return world_->Fail(absl::StrCat("a shard is at generation ", *next - 1));
           }
         }
-        ++process_->refused;
-        world_->After(kSoon, process_, [this] { Reach(); });
+        ReachSoon(absl::FailedPreconditionError("a shard refuses the generation"));
       });
 }
 
 void SimulatedCoordinator::BringTogether(const Statuses& statuses) {
   const coordinator::AttachDecision decision = DecideAttach(statuses, shape_.replicas);
-  if (!decision.step_back) return Train(statuses);
+  if (!decision.step_back) return GoOn(statuses);
+  if (ReplaceByFurther(decision.steps)) return;
+  StepBack(decision);
+}
+
+void SimulatedCoordinator::StepBack(const coordinator::AttachDecision& decision) {
   world_->Note(absl::StrCat("all step back to version ", decision.cut.version(), " of epoch ",
                             decision.cut.epoch(), ", epoch ", decision.epoch,
                             " begins: ", decision.why));
@@ -98,25 +202,37 @@ void SimulatedCoordinator::BringTogether(const Statuses& statuses) {
       },
       [this](const Answers& answers) {
         const auto stepped = AllOf(answers);
-        if (!stepped.ok()) {
-          world_->Note(absl::StrCat("not stepped back: ", std::string(stepped.status().message())));
-          const absl::Status status = coordinator::AsStepBackRefusal(stepped.status());
-          if (DecideReach(status, process_->refused) == ReachAction::kGiveUp) {
-            return world_->Fail(absl::StrCat("no way back: ", status.ToString()));
-          }
-          if (coordinator::IsRefusal(status)) ++process_->refused;
-          return world_->After(kSoon, process_, [this] {
-            BeginGeneration(journal_.generation + 1);
-            Reach();
-          });
-        }
+        if (!stepped.ok()) return AfterStepBackError(WorstOf(answers));
         world_->Count("steps back");
         if (HasMoved()) return Reach();
         if (DecideAttach(*stepped, shape_.replicas).step_back) {
           return world_->After(kSoon, process_, [this] { Reach(); });
         }
-        Train(*stepped);
+        GoOn(*stepped);
       });
+}
+
+void SimulatedCoordinator::AfterStepBackError(const Worst& worst) {
+  world_->Note(absl::StrCat("not stepped back: ", std::string(worst.status.message())));
+  const absl::Status status = coordinator::AsStepBackRefusal(worst.status);
+  if (DecideReach(status, process_->refused) == ReachAction::kGiveUp) {
+    // No cut is left that all of them can read: a shard is there, and has lost it.
+    if (ReplaceFailed({absl::DataLossError(status.message()), worst.shard})) return;
+    return world_->Fail(absl::StrCat("no way back: ", status.ToString()));
+  }
+  if (coordinator::IsRefusal(status)) ++process_->refused;
+  world_->After(kSoon, process_, [this] { BeginGeneration([this] { Reach(); }); });
+}
+
+void SimulatedCoordinator::GoOn(const Statuses& statuses) {
+  const std::vector<bool> remade = ThoseToBe(IsToBeMade);
+  if (std::find(remade.begin(), remade.end(), true) == remade.end()) return Train(statuses);
+  const auto mark = [](Journal& journal) {
+    for (ShardPlacement& placement : journal.placements) {
+      placement.set_making(ShardPlacement::MADE);
+    }
+  };
+  Write(mark, [this, statuses] { Train(statuses); });
 }
 
 void SimulatedCoordinator::Train(const Statuses& statuses) {
@@ -142,23 +258,25 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
   process_->newest_version = coordinator::NewestVersion(statuses);
   SetRoute route;
   route.set_job_id(kJob);
-  route.mutable_routing()->set_generation(journal_.generation);
+  *route.mutable_routing() = coordinator::RoutingOf(journal_.placements, journal_.generation);
   process_->dispatcher.Start({.total_steps = shape_.total_steps,
                               .replicas = shape_.replicas,
                               .staleness_bound = shape_.staleness_bound,
                               .backup = shape_.backup,
                               .pulls_ahead = shape_.pull_ahead},
                              route, merged->done, process_->barrier);
+  if (HasMoved()) return Detach("a server went or came back while the journal was written");
   Look();
 }
 
 int SimulatedCoordinator::Losses() const {
-  int losses = 0;
+  int losses = remakes_;
   for (const SimulatedPs* const ps : servers_) losses += ps->losses();
   return losses;
 }
 
-// Unless a server lost its memory, since before the shards were asked the last time.
+// Unless a server lost its memory or its disk, or its shard was made again, since before the shards
+// were asked the last time.
 void SimulatedCoordinator::CheckNothingIsLost(const AppliedSet& done) {
   const int losses_before = std::exchange(process_->losses, process_->losses_at_reach);
   const AppliedSet reported = process_->dispatcher.DoneSteps(kJob);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "ps/dense/shard_plan.h"
 
 namespace millrace::simulation {
 namespace {
@@ -25,7 +26,7 @@ std::vector<ps::PushPtr> CopyOf(const std::vector<ps::PushPtr>& held) {
 
 }  // namespace
 
-void SimulatedDisk::WriteRecord(const ps::ShardTerm& term) {
+void SimulatedDisk::WriteRecord(const ShardSpec& spec, const ps::ShardTerm& term) {
   if (term_.epoch < term.epoch) {
     const uint64_t version = term.stepped_back_to.version();
     const auto is_gone = [&](const SimulatedCut& cut) {
@@ -34,8 +35,24 @@ void SimulatedDisk::WriteRecord(const ps::ShardTerm& term) {
     cuts_.erase(std::remove_if(cuts_.begin(), cuts_.end(), is_gone), cuts_.end());
   }
   has_shard_ = true;
+  spec_ = spec;
   term_ = term;
 }
+
+void SimulatedDisk::CommitFirstCut(const ShardSpec& spec, const ps::ShardTerm& term,
+                                   SimulatedCut cut) {
+  cuts_.push_back(std::move(cut));
+  WriteRecord(spec, term);
+}
+
+void SimulatedDisk::DropShard() {
+  has_shard_ = false;
+  spec_.Clear();
+  term_ = {};
+  cuts_.clear();
+}
+
+bool SimulatedDisk::HasInitialValues() const { return !ps::StartsFromFiles(spec_); }
 
 absl::Status SimulatedDisk::CommitCut(SimulatedCut cut) {
   if (cut.epoch != term_.epoch) return absl::CancelledError("the shard has stepped back");
@@ -66,7 +83,8 @@ void SimulatedDisk::Prune(bool synchronous, const absl::optional<CutName>& commo
     const Name name(common->epoch(), common->version());
     const bool is_there = std::any_of(regular.begin(), regular.end(),
                                       [&](const auto& each) { return NameOf(each) == name; });
-    if (name.second != 0 && !is_there) return false;
+    const bool is_initial = name.second == 0 && HasInitialValues();
+    if (!is_initial && !is_there) return false;
     if (NameOf(cut) <= name) return NameOf(cut) < name;
     return regular.size() > kMostNewerCuts &&
            NameOf(cut) < NameOf(regular[regular.size() - kMostNewerCuts]);
@@ -97,7 +115,7 @@ ps::ShardContents SimulatedDisk::ReadShard() const {
 }
 
 absl::StatusOr<absl::optional<ps::StatePtr>> SimulatedDisk::ReadCut(const CutName& cut) const {
-  if (cut.version() == 0) return absl::optional<ps::StatePtr>();
+  if (cut.version() == 0 && HasInitialValues()) return absl::optional<ps::StatePtr>();
   for (const SimulatedCut& each : cuts_) {
     if (NameOf(each) == Name(cut.epoch(), cut.version())) return absl::make_optional(each.state);
   }
@@ -116,7 +134,7 @@ std::vector<CutName> SimulatedDisk::Names() const {
 }
 
 bool SimulatedDisk::Has(uint64_t epoch, uint64_t version) const {
-  if (version == 0) return true;
+  if (version == 0 && HasInitialValues()) return true;
   return std::any_of(cuts_.begin(), cuts_.end(),
                      [&](const SimulatedCut& cut) { return NameOf(cut) == Name(epoch, version); });
 }

@@ -27,17 +27,21 @@ struct SimulatedCut {
 class SimulatedDisk {
  public:
   bool has_shard() const { return has_shard_; }
+  const ShardSpec& spec() const { return spec_; }
   const ps::ShardTerm& term() const { return term_; }
 
-  // See CutStore::WriteRecord, CommitCut and Prune.
-  void WriteRecord(const ps::ShardTerm& term);
+  // See CutStore::WriteRecord, CommitCut, CommitFirstCut, Prune and DropShard.
+  void WriteRecord(const ShardSpec& spec, const ps::ShardTerm& term);
   uint64_t BeginCut() { return next_number_++; }  // Its number.
   absl::Status CommitCut(SimulatedCut cut);
+  void CommitFirstCut(const ShardSpec& spec, const ps::ShardTerm& term, SimulatedCut cut);
+  void DropShard();
   void Prune(bool synchronous, const absl::optional<CutName>& common, uint64_t stops_before = 0);
 
-  // The newest cut, and the version before where there is one; no state: the initial values.
+  // The newest cut, and the version before where there is one; no state: the initial values, or of
+  // a shard that was made from a checkpoint nothing.
   ps::ShardContents ReadShard() const;
-  // Nothing: the initial values.
+  // Nothing: the initial values, which are no cut of a shard that was made from a checkpoint.
   absl::StatusOr<absl::optional<ps::StatePtr>> ReadCut(const CutName& cut) const;
 
   // The oldest first, without those of stops.
@@ -53,7 +57,10 @@ class SimulatedDisk {
   // Sorted: greater for the later one.
   std::vector<const SimulatedCut*> Sorted() const;
 
+  bool HasInitialValues() const;
+
   bool has_shard_ = false;
+  ShardSpec spec_;
   ps::ShardTerm term_;
   std::vector<SimulatedCut> cuts_;
   uint64_t next_number_ = 1;

@@ -48,7 +48,7 @@ class SimulatedPs::Root final : public ps::ShardRoot {
   const std::weak_ptr<const void> process_;
 };
 
-std::string SimulatedPs::name() const { return absl::StrCat("ps-", number_); }
+std::string SimulatedPs::directory_id() const { return absl::StrCat(name_, "/", directory_); }
 
 void SimulatedPs::CheckState(const ps::ShardState& state) {
   if (state.blocks.empty()) return;  // Of a retired shard, on the disk.
@@ -60,6 +60,7 @@ void SimulatedPs::Start(bool with_arena) {
   has_arena_ = with_arena;
   if (!has_arena_) arena_.reset();  // Or a later life would find an older one.
   process_ = std::make_shared<Process>();
+  process_->to_come = std::make_shared<ps::ShardsToCome>(world_->clock());
   ++incarnation_;
   const bool whole = disk_.TakeStopMark();
   if (disk_.has_shard()) {
@@ -81,8 +82,9 @@ void SimulatedPs::Start(bool with_arena) {
   KeepTime();
 }
 
-SimulatedPs::ShardPtr SimulatedPs::MakeShard(uint64_t generation, ps::ShardContents contents) {
-  ps::ShardPlan plan = Plan();
+SimulatedPs::ShardPtr SimulatedPs::MakeShard(const ShardSpec& spec, uint64_t generation,
+                                             ps::ShardContents contents) {
+  ps::ShardPlan plan = Plan(spec);
   if (contents.state == nullptr) contents.state = *ps::MakeInitialState(plan, &pool_);
   CheckState(*contents.state);
   return std::make_shared<ps::Shard>(std::move(plan), generation, std::move(contents), &pool_,
@@ -103,7 +105,7 @@ SimulatedPs::ShardPtr SimulatedPs::FromArena(const ps::ShardTerm& term) {
   contents.origin = ShardStatus::ARENA;
   contents.more_acknowledged = arena_->more_acknowledged;
   if (contents.more_acknowledged) ++losses_;
-  const ShardPtr shard = MakeShard(arena_->generation, std::move(contents));
+  const ShardPtr shard = MakeShard(disk_.spec(), arena_->generation, std::move(contents));
   shard->SetStored(term);
   world_->Count("shards from arenas");
   return shard;
@@ -116,15 +118,19 @@ SimulatedPs::ShardPtr SimulatedPs::FromDisk(const ps::ShardTerm& term, bool whol
   contents.stepped_back_to = term.stepped_back_to;
   contents.origin = contents.state == nullptr ? ShardStatus::INITIAL_VALUES : ShardStatus::CUT;
   contents.retired = term.retired;
-  const ps::ShardPlan plan = Plan();
+  const ps::ShardPlan plan = Plan(disk_.spec());
+  const bool from_files = ps::StartsFromFiles(plan.spec);
+  if (contents.state == nullptr && from_files) {
+    world_->Fail(absl::StrCat(name(), " has lost the first cut of a shard that was made again"));
+  }
   if (contents.state == nullptr) contents.state = *ps::MakeInitialState(plan, &pool_);
-  if (synchronous() && contents.state->version == 1) {
+  if (synchronous() && contents.state->version == 1 && !from_files) {
     contents.previous = *ps::MakeInitialState(plan, &pool_);
   }
   contents.more_acknowledged =
       !term.retired && !whole && contents.state->applied.watermark() < plan.spec.total_steps();
   if (contents.more_acknowledged) ++losses_;
-  const ShardPtr shard = MakeShard(term.generation, std::move(contents));
+  const ShardPtr shard = MakeShard(disk_.spec(), term.generation, std::move(contents));
   shard->SetStored(term);
   return shard;
 }
@@ -143,6 +149,23 @@ void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
   ++disks_;
   world_->Count("disks put back");
   ++losses_;
+}
+
+void SimulatedPs::ReplaceDirectory() {
+  const size_t chosen = world_->Below(drawers_.size() + 1);
+  drawers_.push_back({directory_, std::exchange(disk_, {})});
+  arena_.reset();
+  ++losses_;
+  if (chosen + 1 == drawers_.size()) {
+    directory_ = ++directories_;
+    world_->Count("disks lost");
+  } else {
+    directory_ = drawers_[chosen].number;
+    disk_ = drawers_[chosen].disk;
+    drawers_.erase(drawers_.begin() + static_cast<std::ptrdiff_t>(chosen));
+    world_->Count("disks found again");
+  }
+  world_->Note(absl::StrCat(name(), " has the directory ", directory_id(), " now"));
 }
 
 void SimulatedPs::Stop() {
@@ -169,7 +192,7 @@ absl::Status SimulatedPs::WriteForStop() {
   const ShardPtr shard = process_->shard;
   if (shard->RetirementIsStored()) return absl::OkStatus();
   if (DiskFails()) return absl::UnavailableError("the disk is full");
-  disk_.WriteRecord(TermToStore(*shard, /*retirement=*/false));
+  disk_.WriteRecord(shard->plan().spec, TermToStore(*shard, /*retirement=*/false));
   const auto is_needed = [this](uint64_t epoch, const ps::ShardState& state) {
     return state.version > 0 && !HasRegularCut(epoch, state.version);
   };
@@ -215,19 +238,6 @@ void SimulatedPs::Report(const ShardPtr& shard) {
   shard->SetCutReport(std::move(report));
 }
 
-void SimulatedPs::Create(uint64_t generation, Answer answer) {
-  if (process_->shard != nullptr) return SetGeneration(generation, std::move(answer));
-  Do(process_->records, [this, generation, answer = std::move(answer)] {
-    if (process_->shard == nullptr) {
-      ShardPtr shard = MakeShard(generation, {});
-      disk_.WriteRecord(shard->term());
-      process_->shard = std::move(shard);
-      Report(process_->shard);
-    }
-    SetGeneration(generation, answer);
-  });
-}
-
 void SimulatedPs::SetGeneration(uint64_t generation, Answer answer) {
   const ShardPtr shard = process_->shard;
   if (shard == nullptr) return answer(NotFound());
@@ -239,9 +249,10 @@ void SimulatedPs::SetGeneration(uint64_t generation, Answer answer) {
 void SimulatedPs::StoreTerm(const ShardPtr& shard, bool retirement, Answer answer) {
   if (shard->IsStored(TermToStore(*shard, retirement))) return answer(shard->Status());
   Do(process_->records, [this, shard, retirement, answer = std::move(answer)] {
+    if (process_->shard != shard) return answer(shard->Status());  // Dropped meanwhile.
     if (DiskFails()) return answer(absl::UnavailableError("the disk is full"));
     const ps::ShardTerm newest = TermToStore(*shard, retirement);
-    disk_.WriteRecord(newest);
+    disk_.WriteRecord(shard->plan().spec, newest);
     shard->SetStored(newest);
     Report(shard);
     answer(shard->Status());
@@ -260,10 +271,12 @@ void SimulatedPs::PlanCuts(const PlanCutsRequest& request, Answer answer) {
       shard->PlanCuts(request.generation(), request.every_versions(), request.also_at());
   if (!planned.ok()) return answer(planned);
   const CutName& common = request.common();
-  const bool is_there = common.version() == 0 || HasRegularCut(common.epoch(), common.version());
+  const bool is_initial = common.version() == 0 && !ps::StartsFromFiles(shard->plan().spec);
+  const bool is_there = is_initial || HasRegularCut(common.epoch(), common.version());
   if (synchronous() && is_there) {
     process_->common = common;
     Do(process_->records, [this, shard] {
+      if (process_->shard != shard) return;
       disk_.Prune(synchronous(), process_->common);
       Report(shard);
     });
@@ -284,7 +297,7 @@ void SimulatedPs::StepBack(const StepBackRequest& request, Answer answer) {
       [this, shard, request, read, answer = std::move(answer)] {
         if (!read.ok()) return answer(read.status());
         ps::ShardContents contents;
-        contents.state = read->has_value() ? **read : *ps::MakeInitialState(Plan(), &pool_);
+        contents.state = read->has_value() ? **read : *ps::MakeInitialState(shard->plan(), &pool_);
         contents.epoch = request.epoch();
         contents.stepped_back_to = request.cut();
         const absl::Status stepped = shard->StepBack(request.generation(), std::move(contents));
@@ -336,7 +349,9 @@ void SimulatedPs::WriteCut(const ShardPtr& shard, SimulatedCut cut,
                            std::function<void(absl::Status)> done) {
   Do(process_->records, [this, shard, cut = std::move(cut), done = std::move(done)] {
     absl::Status status;
-    if (DiskFails()) {
+    if (process_->shard != shard) {
+      status = absl::CancelledError("the shard was dropped");
+    } else if (DiskFails()) {
       status = absl::UnavailableError("the disk is full");
     } else if (!HasRegularCut(cut.epoch, cut.state->version)) {
       status = disk_.CommitCut(cut);

@@ -1,4 +1,4 @@
-// A ps server with one shard, whose processes come and go.
+// A ps server with place for one shard, whose processes and data directories come and go.
 #ifndef MILLRACE_TESTING_SIMULATION_SIMULATED_PS_H_
 #define MILLRACE_TESTING_SIMULATION_SIMULATED_PS_H_
 
@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
@@ -14,7 +16,9 @@
 #include "ps/block/block.h"
 #include "ps/dense/shard_root.h"
 #include "ps/shard/shard.h"
+#include "ps/store/shards_to_come.h"
 #include "testing/simulation/oracle.h"
+#include "testing/simulation/simulated_checkpoints.h"
 #include "testing/simulation/simulated_disk.h"
 #include "testing/simulation/world.h"
 
@@ -27,18 +31,27 @@ using Answer = std::function<void(absl::StatusOr<Response>)>;
 // The shard is the real one; what it computes takes no time. What is around it (ShardStore,
 // Flusher) is a model: a call changes the shard first, then the disk writes, and then it is
 // answered, all at moments of their own, and a kill may come between any two. A disk that fails
-// does so now and then.
+// does so now and then. Who may make a shard, and what is dropped meanwhile, is real too
+// (ShardsToCome).
 class SimulatedPs {
  public:
-  // None is owned.
-  SimulatedPs(World* world, const Oracle* oracle, uint32_t number)
-      : world_(world), oracle_(oracle), number_(number) {}
+  // None is owned. `number`: of the shard that it has place for.
+  SimulatedPs(World* world, const Oracle* oracle, SimulatedCheckpoints* checkpoints,
+              uint32_t number, std::string name)
+      : world_(world),
+        oracle_(oracle),
+        checkpoints_(checkpoints),
+        number_(number),
+        name_(std::move(name)) {}
   ~SimulatedPs() { Kill(); }
 
   bool running() const { return process_ != nullptr; }
   // Of the process; another one for each.
   uint64_t incarnation() const { return incarnation_; }
-  std::string name() const;
+  const std::string& name() const { return name_; }
+  uint32_t number() const { return number_; }
+  // Of the data directory.
+  std::string directory_id() const;
 
   // REQUIRES: it does not run.
   void Start(bool with_arena = true);
@@ -53,13 +66,16 @@ class SimulatedPs {
   void PutDiskBack(const SimulatedDisk& copy);
   // How often that was done.
   int disks() const { return disks_; }
+  // It has another data directory from now on: an empty one, or one that it had before, as it was
+  // then. REQUIRES: it does not run.
+  void ReplaceDirectory();
 
   // How often it came back without something that it may have acknowledged.
   int losses() const { return losses_; }
 
   // The calls of ParameterServerAdmin. REQUIRES: it runs.
   using Answer = simulation::Answer<ShardStatus>;
-  void Create(uint64_t generation, Answer answer);
+  void Create(const CreateShardRequest& request, Answer answer);
   void SetGeneration(uint64_t generation, Answer answer);
   void Get(Answer answer);
   void PlanCuts(const PlanCutsRequest& request, Answer answer);
@@ -68,6 +84,9 @@ class SimulatedPs {
   void UnpinCut(uint64_t generation, const std::string& cut_id, Answer answer);
   void Flush(uint64_t generation, Answer answer);
   void Retire(uint64_t generation, Answer answer);
+  void Drop(uint64_t generation, Answer answer);
+  void WriteCheckpoint(const WriteCheckpointRequest& request,
+                       simulation::Answer<WriteCheckpointResponse> answer);
   void MeasureVersion(const MeasureVersionRequest& request,
                       simulation::Answer<MeasureVersionResponse> answer);
   void ApplyVersion(const ApplyVersionRequest& request,
@@ -84,16 +103,36 @@ class SimulatedPs {
   };
   struct Process {
     std::shared_ptr<ps::Shard> shard;
+    std::shared_ptr<ps::ShardsToCome> to_come;
+    bool writes_checkpoint = false;
     absl::optional<CutName> common;  // See Flusher::SetCommon.
     Lane records;
     Lane cuts;
   };
   using ShardPtr = std::shared_ptr<ps::Shard>;
+  // A data directory that the server does not have now.
+  struct Drawer {
+    uint64_t number = 0;
+    SimulatedDisk disk;
+  };
+  // The right to make a shard, which must go before what has given it.
+  struct Making {
+    std::shared_ptr<ps::ShardsToCome> to_come;
+    ps::ShardsToCome::Making right;
+  };
 
   void Do(Lane& lane, std::function<void()> work);
-  ps::ShardPlan Plan() const { return *ps::PlanShard(oracle_->SpecOf(number_)); }
+  ps::ShardPlan Plan(const ShardSpec& spec) const { return *ps::PlanShard(spec); }
+  ps::ShardsToCome::Key Key() const { return {oracle_->SpecOf(number_).job_id(), number_}; }
   bool synchronous() const { return oracle_->SpecOf(number_).replicas() > 0; }
-  ShardPtr MakeShard(uint64_t generation, ps::ShardContents contents);
+  ShardPtr MakeShard(const ShardSpec& spec, uint64_t generation, ps::ShardContents contents);
+  void Make(const ShardSpec& spec, uint64_t generation, const Making& making, Answer answer);
+  void MakeOfCheckpoint(const ShardSpec& spec, uint64_t generation, const Making& making,
+                        Answer answer);
+  ps::ShardContents ContentsOf(const ps::ShardPlan& plan, const SimulatedCheckpoints::Read& read);
+  void Serve(const ShardPtr& shard);
+  void WriteFile(const ShardPtr& shard, const WriteCheckpointRequest& request, uint64_t epoch,
+                 const ps::StatePtr& state, simulation::Answer<WriteCheckpointResponse> answer);
   ShardPtr FromArena(const ps::ShardTerm& term);
   ShardPtr FromDisk(const ps::ShardTerm& term, bool whole);
   void CheckState(const ps::ShardState& state);
@@ -109,9 +148,14 @@ class SimulatedPs {
 
   World* const world_;
   const Oracle* const oracle_;
+  SimulatedCheckpoints* const checkpoints_;
   const uint32_t number_;
+  const std::string name_;
   ps::BlockPool pool_;  // Whatever outlives a process has blocks of it.
   SimulatedDisk disk_;
+  uint64_t directory_ = 1;
+  uint64_t directories_ = 1;  // How many there were.
+  std::vector<Drawer> drawers_;
   int disks_ = 0;
   bool disk_fails_ = false;
   absl::optional<ps::RootContents> arena_;

@@ -66,7 +66,7 @@ void SimulatedWorker::Tell(const MemberMessage& message) {
 
 void SimulatedWorker::Receive(const CoordinatorMessage& message) {
   if (message.has_set_route()) {
-    process_->generation = message.set_route().routing().generation();
+    TakeRoute(message.set_route().routing());
     MemberMessage answer;
     answer.mutable_job_prepared()->set_job_id(message.set_route().job_id());
     Tell(answer);
@@ -75,6 +75,15 @@ void SimulatedWorker::Receive(const CoordinatorMessage& message) {
     Next();
   } else if (message.has_evaluate()) {
     Evaluate(message.evaluate());
+  }
+}
+
+void SimulatedWorker::TakeRoute(const Routing& routing) {
+  process_->generation = routing.generation();
+  process_->route.clear();
+  for (const ShardRoute& route : routing.shards()) {
+    const auto is_it = [&](const SimulatedPs* ps) { return ps->name() == route.server(); };
+    process_->route.push_back(*std::find_if(around_.servers.begin(), around_.servers.end(), is_it));
   }
 }
 
@@ -118,8 +127,8 @@ void SimulatedWorker::PullAhead() {
 }
 
 void SimulatedWorker::PullAll(const StepPtr& step) {
-  step->pulled.assign(around_.servers.size(), absl::nullopt);
-  for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) {
+  step->pulled.assign(around_.shape->shards, absl::nullopt);
+  for (uint32_t shard = 0; shard < around_.shape->shards; ++shard) {
     PullRequest request;
     request.set_generation(step->lease.generation());
     const auto take = [this, step, shard](absl::StatusOr<PulledState> state) {
@@ -175,7 +184,7 @@ void SimulatedWorker::ComputeIfReady(const StepPtr& step) {
 
 void SimulatedWorker::CheckPulled(const Step& step) {
   const JobShape& shape = *around_.shape;
-  for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) {
+  for (uint32_t shard = 0; shard < around_.shape->shards; ++shard) {
     const PulledState& state = *step.pulled[shard];
     if (const std::string wrong = around_.oracle->Check(shard, state); !wrong.empty()) {
       return world_->Fail(absl::StrCat("step ", step.step, " is given ", wrong));
@@ -192,7 +201,7 @@ void SimulatedWorker::CheckPulled(const Step& step) {
 }
 
 void SimulatedWorker::Pull(uint32_t shard, const PullRequest& request, Pulled done) {
-  SimulatedPs* const ps = around_.servers[shard];
+  SimulatedPs* const ps = process_->route[shard];
   const auto end = Once(std::weak_ptr<const void>(process_), std::move(done));
   world_->After(kPullTimeout + absl::Seconds(2), process_,
                 [end] { end(absl::DeadlineExceededError("no values came")); });
@@ -222,8 +231,8 @@ void SimulatedWorker::Pull(uint32_t shard, const PullRequest& request, Pulled do
 void SimulatedWorker::PushAll(const StepPtr& step) {
   process_->computes.reset();
   ++process_->pushing;
-  step->pushed.assign(around_.servers.size(), false);
-  for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) PushTo(step, shard, kTries);
+  step->pushed.assign(around_.shape->shards, false);
+  for (uint32_t shard = 0; shard < around_.shape->shards; ++shard) PushTo(step, shard, kTries);
   Next();
 }
 
@@ -277,7 +286,7 @@ void SimulatedWorker::Stream(uint32_t shard, std::vector<DecodedPush> messages,
     uint64_t number = 0;
     bool is_broken = false;
   };
-  SimulatedPs* const ps = around_.servers[shard];
+  SimulatedPs* const ps = process_->route[shard];
   Network* const network = around_.network;
   const auto far = std::make_shared<Far>();
   far->number = 1 + world_->Below(~uint64_t{0});
@@ -363,7 +372,7 @@ void SimulatedWorker::Evaluate(const ::millrace::Evaluate& evaluate) {
     std::set<uint64_t> steps;
   };
   const auto evaluation = std::make_shared<Evaluation>();
-  evaluation->missing = around_.servers.size();
+  evaluation->missing = around_.shape->shards;
   const auto end =
       Once<absl::Status>(process_, [this, evaluate, evaluation](const absl::Status& status) {
         MemberMessage message;
@@ -375,7 +384,7 @@ void SimulatedWorker::Evaluate(const ::millrace::Evaluate& evaluate) {
         if (evaluation->steps.size() == 1) result.set_examples(*evaluation->steps.begin());
         Tell(message);
       });
-  for (uint32_t shard = 0; shard < around_.servers.size(); ++shard) {
+  for (uint32_t shard = 0; shard < around_.shape->shards; ++shard) {
     PullRequest request;
     request.set_generation(evaluate.generation());
     request.set_cut_id(evaluate.cut_id());

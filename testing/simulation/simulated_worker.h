@@ -81,7 +81,7 @@ class SimulatedWorker {
     Network* network = nullptr;
     const Oracle* oracle = nullptr;
     const JobShape* shape = nullptr;
-    std::vector<SimulatedPs*> servers;
+    std::vector<SimulatedPs*> servers;  // All that there are.
     // A new stream, or none: there is no coordinator.
     std::function<std::shared_ptr<Session>(SimulatedWorker* worker)> connect;
   };
@@ -113,12 +113,14 @@ class SimulatedWorker {
     int pushing = 0;   // Steps that come after that.
     StepPtr ahead;     // Whose pull has begun before its turn.
     uint64_t generation = 0;
+    std::vector<SimulatedPs*> route;  // By shard.
   };
 
   void Connect();
   // Lost where there is no stream.
   void Tell(const MemberMessage& message);
   void Receive(const CoordinatorMessage& message);
+  void TakeRoute(const Routing& routing);
   void Evaluate(const ::millrace::Evaluate& evaluate);
   void Next();
   static StepPtr FirstOf(const Lease& lease);

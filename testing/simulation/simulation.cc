@@ -29,14 +29,20 @@ Simulation::Simulation(uint64_t seed)
       workers_die_(!world_.OneIn(4)),
       coordinator_dies_(world_.OneIn(2)),
       memory_stays_(world_.OneIn(3)),
-      network_(&world_, /*one_in=*/3 + world_.Below(60)),
-      oracle_(shape_),
-      backups_(shape_.shards) {
+      disks_are_lost_(!world_.OneIn(3)),
+      has_spares_(world_.OneIn(2)),
+      network_(&world_, /*one_in=*/3 + world_.Below(world_.OneIn(3) ? 8 : 60)),
+      oracle_(shape_) {
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
-    servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, shard));
+    servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, &checkpoints_, shard,
+                                                     absl::StrCat("ps-", shard)));
+    if (!has_spares_) continue;
+    servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, &checkpoints_, shard,
+                                                     absl::StrCat("spare-", shard)));
   }
-  coordinator_ =
-      std::make_unique<SimulatedCoordinator>(&world_, &network_, &shape_, Pointers(servers_));
+  backups_.resize(servers_.size());
+  coordinator_ = std::make_unique<SimulatedCoordinator>(&world_, &network_, &shape_, &oracle_,
+                                                        &checkpoints_, Pointers(servers_));
   const uint64_t workers = 1 + world_.Below(4);
   for (uint64_t i = 0; i < workers; ++i) {
     workers_.push_back(std::make_unique<SimulatedWorker>(
@@ -54,7 +60,7 @@ Simulation::Simulation(uint64_t seed)
 JobShape Simulation::ShapeOf(World& world) {
   JobShape shape;
   shape.shards = static_cast<uint32_t>(1 + world.Below(3));
-  shape.total_steps = 1 + world.Below(300);
+  shape.total_steps = 1 + world.Below(500);
   if (world.OneIn(3)) {
     shape.staleness_bound = static_cast<uint32_t>(world.Below(world.OneIn(3) ? 40 : 6));
     shape.pull_ahead = world.OneIn(2);
@@ -64,6 +70,10 @@ JobShape Simulation::ShapeOf(World& world) {
     shape.clips = world.OneIn(3);
   }
   if (!world.OneIn(3)) shape.evaluate_every = 1 + world.Below(40);
+  if (!world.OneIn(4))
+    shape.checkpoint_every = absl::Seconds(1 + world.Below(world.OneIn(3) ? 60 : 8));
+  shape.checkpoints_kept = static_cast<uint32_t>(1 + world.Below(3));
+  shape.keeps_best = shape.checkpoint_every > absl::ZeroDuration() && world.OneIn(2);
   return shape;
 }
 
@@ -75,22 +85,30 @@ std::string Simulation::Describe() const {
                           : absl::StrCat("asynchronous, staleness ", shape_.staleness_bound,
                                          shape_.pull_ahead ? ", pulls ahead" : ""),
       ", evaluated every ", shape_.evaluate_every, " steps, ",
-      memory_stays_ ? "memory outlives processes" : "memory is lost");
+      memory_stays_ ? "memory outlives processes" : "memory is lost", ", checkpoints every ",
+      absl::FormatDuration(shape_.checkpoint_every), ", of which ", shape_.checkpoints_kept,
+      " stay", shape_.keeps_best ? ", of evaluations too" : "",
+      disks_are_lost_ ? ", disks are lost" : "", has_spares_ ? ", spare servers" : "");
 }
 
-void Simulation::StartPs(uint32_t shard) {
-  servers_[shard]->Start(/*with_arena=*/memory_stays_ || !world_.OneIn(4));
-  TellOfPs(shard);
+void Simulation::StartPs(size_t server) {
+  servers_[server]->Start(/*with_arena=*/memory_stays_ || !world_.OneIn(4));
+  TellOfPs(server);
 }
 
 // As its stream to the coordinator would.
-void Simulation::TellOfPs(uint32_t shard) {
-  const uint64_t incarnation =
-      servers_[shard]->running() ? servers_[shard]->incarnation() : uint64_t{0};
-  world_.After(world_.Between(absl::Milliseconds(1), absl::Seconds(6)), [this, shard, incarnation] {
-    const uint64_t now = servers_[shard]->running() ? servers_[shard]->incarnation() : uint64_t{0};
-    if (now == incarnation) coordinator_->HearOfPs(shard, incarnation);
-  });
+void Simulation::TellOfPs(size_t server) {
+  const SimulatedPs& ps = *servers_[server];
+  SimulatedCoordinator::Registration registration;
+  if (ps.running()) registration = {ps.incarnation(), ps.directory_id(), ps.shard() != nullptr};
+  world_.After(world_.Between(absl::Milliseconds(1), absl::Seconds(6)),
+               [this, server, registration] {
+                 const SimulatedPs& now = *servers_[server];
+                 const uint64_t incarnation = now.running() ? now.incarnation() : uint64_t{0};
+                 if (incarnation == registration.incarnation) {
+                   coordinator_->HearOfPs(server, registration);
+                 }
+               });
 }
 
 std::shared_ptr<Session> Simulation::Connect(SimulatedWorker* worker) {
@@ -120,7 +138,7 @@ void Simulation::Strike() {
     case 0:
     case 1:
     case 2:
-      if (ps_die_) StrikePs(static_cast<uint32_t>(world_.Below(servers_.size())));
+      if (ps_die_) StrikePs(ChoosePs());
       return;
     case 3:
       if (!coordinator_dies_ || !coordinator_->running()) return;
@@ -128,7 +146,7 @@ void Simulation::Strike() {
       coordinator_->Kill();
       world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)), [this] {
         coordinator_->Start();
-        for (uint32_t shard = 0; shard < servers_.size(); ++shard) TellOfPs(shard);
+        for (size_t server = 0; server < servers_.size(); ++server) TellOfPs(server);
       });
       return;
     case 4:
@@ -152,29 +170,50 @@ void Simulation::Strike() {
   }
 }
 
-void Simulation::StrikePs(uint32_t shard) {
-  SimulatedPs& ps = *servers_[shard];
+// Mostly one that has a shard.
+size_t Simulation::ChoosePs() {
+  if (world_.OneIn(4)) return world_.Below(servers_.size());
+  const SimulatedPs* const chosen =
+      coordinator_->ServerOf(static_cast<uint32_t>(world_.Below(shape_.shards)));
+  const auto is_it = [chosen](const auto& server) { return server.get() == chosen; };
+  return std::find_if(servers_.begin(), servers_.end(), is_it) - servers_.begin();
+}
+
+void Simulation::StrikePs(size_t server) {
+  SimulatedPs& ps = *servers_[server];
   if (!ps.running()) return;
   world_.Count("kills");
   if (world_.OneIn(4)) {
     ps.Stop();
   } else {
     ps.Kill();
-    if (!memory_stays_ && world_.OneIn(2)) ps.LoseArena();
-    // What a job has come to is lost with the disk that has it. And whoever puts a copy back of a
-    // server that was stopped cleanly is not so quick that nobody has seen that server since.
-    const SimulatedDisk& backup = backups_[shard];
-    const bool may_be_older = !memory_stays_ && !coordinator_->relies_on_disks() &&
-                              backup.has_shard() &&
-                              backup.term().generation < ps.disk().term().generation;
-    if (may_be_older && world_.OneIn(10)) {
-      ps.PutDiskBack(backups_[shard]);
-    }
   }
-  if (world_.OneIn(3)) backups_[shard] = ps.disk();
-  TellOfPs(shard);
-  world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
-               [this, shard] { StartPs(shard); });
+  StrikeDisk(server);
+  if (world_.OneIn(3)) backups_[server] = {ps.directory_id(), ps.disk()};
+  TellOfPs(server);
+  absl::Duration away = world_.Between(absl::Milliseconds(10), absl::Seconds(15));
+  if (disks_are_lost_ && world_.OneIn(4)) {
+    world_.Count("gone for long");
+    away = absl::Seconds(20 + world_.Below(100));
+  }
+  world_.After(away, [this, server] { StartPs(server); });
+}
+
+// What a job has come to is lost with the disks that have it, unless there is a checkpoint. And
+// whoever puts a copy back of a server that was stopped cleanly is not so quick that nobody has
+// seen that server since.
+void Simulation::StrikeDisk(size_t server) {
+  SimulatedPs& ps = *servers_[server];
+  if (coordinator_->relies_on_disks()) return;
+  const Backup& backup = backups_[server];
+  const bool may_be_older = !memory_stays_ && backup.directory_id == ps.directory_id() &&
+                            backup.disk.has_shard() &&
+                            backup.disk.term().generation < ps.disk().term().generation;
+  if (may_be_older && world_.OneIn(10)) {
+    ps.PutDiskBack(backup.disk);
+  } else if (disks_are_lost_ && checkpoints_.Furthest().has_value() && world_.OneIn(2)) {
+    ps.ReplaceDirectory();
+  }
 }
 
 // Whoever is away comes back by himself.
@@ -185,7 +224,7 @@ void Simulation::EndTrouble() {
 }
 
 std::string Simulation::Run() {
-  for (uint32_t shard = 0; shard < servers_.size(); ++shard) StartPs(shard);
+  for (size_t server = 0; server < servers_.size(); ++server) StartPs(server);
   coordinator_->Start();
   for (const auto& worker : workers_) worker->Start();
   trouble_ends_ = world_.Now() + world_.Between(absl::Seconds(1), kLongestTrouble);
@@ -204,12 +243,12 @@ std::string Simulation::Run() {
 
 // What is on the disks is the job's final state.
 void Simulation::CheckTheEnd() {
-  for (uint32_t shard = 0; shard < servers_.size(); ++shard) {
-    SimulatedPs& ps = *servers_[shard];
+  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+    SimulatedPs& ps = *coordinator_->ServerOf(shard);
     if (ps.running()) ps.Kill();
     ps.LoseArena();
     ps.Start();
-    if (!ps.shard()->retired()) {
+    if (ps.shard() == nullptr || !ps.shard()->retired()) {
       return world_.Fail(absl::StrCat("shard ", shard, " is not retired"));
     }
     const PulledState state = Copy(*ps.shard()->Contents().state);

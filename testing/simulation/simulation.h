@@ -10,7 +10,9 @@
 
 #include "testing/simulation/network.h"
 #include "testing/simulation/oracle.h"
+#include "testing/simulation/simulated_checkpoints.h"
 #include "testing/simulation/simulated_coordinator.h"
+#include "testing/simulation/simulated_disk.h"
 #include "testing/simulation/simulated_ps.h"
 #include "testing/simulation/simulated_worker.h"
 #include "testing/simulation/world.h"
@@ -36,14 +38,22 @@ class Simulation {
   const std::map<std::string, uint64_t>& counts() const { return world_.counts(); }
 
  private:
+  // Of a data directory, at some earlier time.
+  struct Backup {
+    std::string directory_id;
+    SimulatedDisk disk;
+  };
+
   static JobShape ShapeOf(World& world);
-  void StartPs(uint32_t shard);
-  void TellOfPs(uint32_t shard);
+  void StartPs(size_t server);
+  void TellOfPs(size_t server);
   std::shared_ptr<Session> Connect(SimulatedWorker* worker);
   void Trouble();
   void Strike();
   void EndTrouble();
-  void StrikePs(uint32_t shard);
+  size_t ChoosePs();
+  void StrikePs(size_t server);
+  void StrikeDisk(size_t server);
   void CheckTheEnd();
 
   World world_;
@@ -53,12 +63,16 @@ class Simulation {
   const bool ps_die_;
   const bool workers_die_;
   const bool coordinator_dies_;
-  // Of a ps that is killed: whether its arena stays, and its disk is never put back.
+  // Of a ps that is killed: whether its arena stays, and its disk is never put back; and whether
+  // its disk may be lost.
   const bool memory_stays_;
+  const bool disks_are_lost_;
+  const bool has_spares_;  // A second server with place for each shard.
   Network network_;
   const Oracle oracle_;
+  SimulatedCheckpoints checkpoints_;
   std::vector<std::unique_ptr<SimulatedPs>> servers_;
-  std::vector<SimulatedDisk> backups_;  // Of their disks, at some earlier time.
+  std::vector<Backup> backups_;  // By server.
   std::unique_ptr<SimulatedCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   absl::Time trouble_ends_;

@@ -52,9 +52,26 @@ TEST(SimulationTest, EveryStateIsOneOfAnUndisturbedRun) {
   }
   for (const auto& [what, count] : counts) std::cout << what << ": " << count << std::endl;
   if (simulations < kMany) return;
-  for (const char* what :
-       {"attached", "disks put back", "evaluations", "kills", "norms exchanged", "pulls ahead",
-        "shards from arenas", "steps back", "stops with held contributions"}) {
+  for (const char* what : {"attached",
+                           "checkpoints",
+                           "checkpoints given up",
+                           "checkpoints of evaluations",
+                           "disks found again",
+                           "disks lost",
+                           "disks put back",
+                           "evaluations",
+                           "gone for long",
+                           "kills",
+                           "made again for gone servers",
+                           "made again for lost disks",
+                           "norms exchanged",
+                           "pulls ahead",
+                           "shards dropped",
+                           "shards from arenas",
+                           "shards made of checkpoints",
+                           "steps back",
+                           "stops with held contributions",
+                           "strays dropped"}) {
     EXPECT_GT(counts[what], 0) << what;
   }
 }
