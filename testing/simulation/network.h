@@ -47,10 +47,11 @@ class Network {
   // answer; or with UNAVAILABLE or DEADLINE_EXCEEDED, whatever becomes of the request, which may
   // yet arrive: at the server's next process, too, but not where that has an older disk. There a
   // late SetGeneration would open a shard that lacks steps before the coordinator has seen it.
+  // Of calls that are rare more are hit.
   template <typename Response>
   void Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Duration timeout,
             std::function<void(SimulatedPs& ps, Answer<Response> answer)> request,
-            Answer<Response> done);
+            Answer<Response> done, bool is_rare = false);
 
  private:
   bool IsHit() { return troubled_ && world_->OneIn(one_in_); }
@@ -63,7 +64,7 @@ class Network {
 template <typename Response>
 void Network::Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Duration timeout,
                    std::function<void(SimulatedPs& ps, Answer<Response> answer)> request,
-                   Answer<Response> done) {
+                   Answer<Response> done, bool is_rare) {
   const Answer<Response> end = Once(std::move(caller), std::move(done));
   const absl::Status broken = absl::UnavailableError("the connection broke");
   const auto answer = [this, end, broken](absl::StatusOr<Response> result) {
@@ -76,7 +77,10 @@ void Network::Call(SimulatedPs* ps, std::weak_ptr<const void> caller, absl::Dura
     world_->After(Travel(), [end, broken] { end(broken); });
   };
   world_->After(timeout, [end] { end(absl::DeadlineExceededError("no answer")); });
-  if (Repeats()) world_->After(Travel(), arrive);
+  const bool is_hit = is_rare && troubled_ && world_->OneIn(4);
+  if (is_hit || Repeats()) {
+    world_->After(is_hit ? world_->Below(30) * absl::Seconds(1) : Travel(), arrive);
+  }
   if (Loses()) {
     world_->After(Travel(), [end, broken] { end(broken); });
   } else {

@@ -116,7 +116,7 @@ class SimulatedCoordinator {
   template <typename Response = ShardStatus>
   void CallSome(const std::vector<bool>& wanted, const ShardRequest<Response>& request,
                 std::function<void(const AnswersOf<Response>&)> done,
-                absl::Duration timeout = absl::Seconds(10));
+                absl::Duration timeout = absl::Seconds(10), bool is_rare = false);
   template <typename Response = ShardStatus>
   void CallAll(const std::function<void(SimulatedPs& ps, Answer<Response> answer)>& request,
                std::function<void(const AnswersOf<Response>&)> done,

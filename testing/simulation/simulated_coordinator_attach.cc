@@ -83,7 +83,8 @@ void SimulatedCoordinator::DropFirst() {
           default:
             ReachSoon(dropped);
         }
-      });
+      },
+      kShortCall, /*is_rare=*/true);
 }
 
 void SimulatedCoordinator::Bring() {
@@ -131,7 +132,7 @@ void SimulatedCoordinator::Create(const Statuses& brought) {
         }
         Reached(statuses);
       },
-      kMaking);
+      kMaking, /*is_rare=*/true);
 }
 
 void SimulatedCoordinator::Reached(const Statuses& statuses) {

@@ -22,6 +22,7 @@
 namespace millrace::simulation {
 
 inline constexpr char kJob[] = "job";
+inline constexpr absl::Duration kShortCall = absl::Seconds(10);
 // For what reads or writes a checkpoint's files.
 inline constexpr absl::Duration kMaking = absl::Minutes(1);
 inline constexpr absl::Duration kSoon = absl::Milliseconds(200);
@@ -89,7 +90,7 @@ template <typename Response>
 void SimulatedCoordinator::CallSome(const std::vector<bool>& wanted,
                                     const ShardRequest<Response>& request,
                                     std::function<void(const AnswersOf<Response>&)> done,
-                                    absl::Duration timeout) {
+                                    absl::Duration timeout, bool is_rare) {
   const auto answers =
       std::make_shared<AnswersOf<Response>>(shape_.shards, absl::StatusOr<Response>(Response()));
   const auto missing = std::make_shared<size_t>(std::count(wanted.begin(), wanted.end(), true));
@@ -104,7 +105,8 @@ void SimulatedCoordinator::CallSome(const std::vector<bool>& wanted,
         [answers, missing, shard, done](absl::StatusOr<Response> answer) {
           (*answers)[shard] = std::move(answer);
           if (--*missing == 0) done(*answers);
-        });
+        },
+        is_rare);
   }
 }
 

@@ -196,7 +196,8 @@ void SimulatedCoordinator::DropIfStray(size_t server) {
                    absl::IsDeadlineExceeded(dropped.status())) {
           world_->After(absl::Seconds(2), process_, [this, server] { DropIfStray(server); });
         }
-      });
+      },
+      /*is_rare=*/true);
 }
 
 // Nobody has pushed to it yet: it has what the checkpoint has, and nothing else.
