@@ -102,7 +102,9 @@ absl::StatusOr<SimulatedCheckpoints::Read> SimulatedCheckpoints::ReadShard(
     const ShardRestore& checkpoint, uint32_t shard) const {
   if (!Counts(checkpoint)) return absl::NotFoundError("there is no such checkpoint");
   const Folder& folder = folders_.at(checkpoint.checkpoint());
-  return Read{folder.manifest->shards(static_cast<int>(shard)), folder.files.at(shard)};
+  const auto file = folder.files.find(shard);
+  if (file == folder.files.end()) return absl::DataLossError("the shard's file is not there");
+  return Read{folder.manifest->shards(static_cast<int>(shard)), file->second};
 }
 
 }  // namespace millrace::simulation

@@ -56,7 +56,7 @@ class SimulatedCheckpoints {
     CheckpointShard shard;
     ShardFile file;
   };
-  // NOT_FOUND: it does not count, or is another one.
+  // NOT_FOUND: it does not count, or is another one. DATA_LOSS: it lacks the shard.
   absl::StatusOr<Read> ReadShard(const ShardRestore& checkpoint, uint32_t shard) const;
 
   static constexpr char kPath[] = "/checkpoints";

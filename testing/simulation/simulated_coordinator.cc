@@ -94,6 +94,12 @@ SimulatedPs* SimulatedCoordinator::ServerOf(uint32_t shard) const {
   return *std::find_if(servers_.begin(), servers_.end(), is_it);
 }
 
+bool SimulatedCoordinator::MayBeDropped(const SimulatedPs& ps) const {
+  const ShardPlacement& placement = journal_.placements[ps.number()];
+  return placement.directory_id() != ps.directory_id() ||
+         placement.making() == ShardPlacement::TO_BE_DROPPED;
+}
+
 void SimulatedCoordinator::Detach(const std::string& cause) {
   process_->dispatcher.Pause(kJob);
   process_->trains = false;

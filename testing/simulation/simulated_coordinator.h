@@ -56,6 +56,9 @@ class SimulatedCoordinator {
   // Where the shard is to be.
   SimulatedPs* ServerOf(uint32_t shard) const;
 
+  // Whether that is not where a shard is that was made, or is being made.
+  bool MayBeDropped(const SimulatedPs& ps) const;
+
   // What a ps server says of itself when it comes. Incarnation 0: it is gone.
   struct Registration {
     uint64_t incarnation = 0;

@@ -70,6 +70,9 @@ class SimulatedPs {
   // then. REQUIRES: it does not run.
   void ReplaceDirectory();
 
+  // Whether what it has of its shard is nobody's any more; asked when that is dropped.
+  void SetMayBeDropped(std::function<bool()> may_be) { may_be_dropped_ = std::move(may_be); }
+
   // How often it came back without something that it may have acknowledged.
   int losses() const { return losses_; }
 
@@ -162,6 +165,7 @@ class SimulatedPs {
   bool has_arena_ = true;
   int losses_ = 0;
   uint64_t incarnation_ = 0;
+  std::function<bool()> may_be_dropped_;
   std::shared_ptr<Process> process_;
 };
 

@@ -155,6 +155,7 @@ void SimulatedPs::Drop(uint64_t generation, Answer answer) {
         world_->Count("drops that came too late");
         return answer(status);
       }
+      if (!may_be_dropped_()) world_->Fail(absl::StrCat(name(), " drops a shard that is needed"));
       shard->ForgetRoot();
       process_->shard = nullptr;
       shard->Refuse(absl::NotFoundError("the shard was dropped"));

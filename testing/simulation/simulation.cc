@@ -43,6 +43,9 @@ Simulation::Simulation(uint64_t seed)
   backups_.resize(servers_.size());
   coordinator_ = std::make_unique<SimulatedCoordinator>(&world_, &network_, &shape_, &oracle_,
                                                         &checkpoints_, Pointers(servers_));
+  for (const auto& server : servers_) {
+    server->SetMayBeDropped([this, ps = server.get()] { return coordinator_->MayBeDropped(*ps); });
+  }
   const uint64_t workers = 1 + world_.Below(4);
   for (uint64_t i = 0; i < workers; ++i) {
     workers_.push_back(std::make_unique<SimulatedWorker>(
