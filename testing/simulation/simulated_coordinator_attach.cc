@@ -12,6 +12,13 @@
 
 namespace millrace::simulation {
 
+namespace {
+
+// Some shards take longer to be made.
+constexpr absl::Duration kCreate = absl::Seconds(12);
+
+}  // namespace
+
 using coordinator::DecideAttach;
 using coordinator::DecideReach;
 using coordinator::IsToBeMade;
@@ -132,7 +139,7 @@ void SimulatedCoordinator::Create(const Statuses& brought) {
         }
         Reached(statuses);
       },
-      kMaking, /*is_rare=*/true);
+      kCreate, /*is_rare=*/true);
 }
 
 void SimulatedCoordinator::Reached(const Statuses& statuses) {

@@ -171,11 +171,12 @@ void SimulatedPs::ReplaceDirectory() {
 void SimulatedPs::Stop() {
   world_->Note(absl::StrCat(name(), " stops"));
   absl::Status written;
-  if (process_->shard != nullptr) {
-    process_->shard->Refuse(absl::UnavailableError("the ps server stops"));
+  const ShardPtr shard = process_->shard;
+  if (shard != nullptr) {
+    shard->Refuse(absl::UnavailableError("the ps server stops"));
     written = WriteForStop();
-    if (written.ok() && !process_->shard->Status().closed()) disk_.MarkStopped();
   }
+  if (written.ok() && (shard == nullptr || !shard->Status().closed())) disk_.MarkStopped();
   Kill();
   if (written.ok()) arena_.reset();
 }
