@@ -95,6 +95,18 @@ TEST_F(PsServerTest, ShardIsMadeOnlyByTheServerThatItIsPlacedOn) {
   EXPECT_TRUE(Create(spec, 1, server_->directory_id()).ok());
 }
 
+// It was dropped by a call that was for what another directory had of it, at the same address: all
+// steps since the job's last checkpoint were lost.
+TEST_F(PsServerTest, CallForAnotherDirectoryNeitherDropsAShardNorOpensIt) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(Create(spec, 1).ok());
+  EXPECT_EQ(Drop(spec, 2, "of another one").error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(SetGeneration(spec, 2, "of another one").error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Get(spec).generation(), 1);
+  EXPECT_TRUE(SetGeneration(spec, 2, server_->directory_id()).ok());
+  EXPECT_TRUE(Drop(spec, 2, server_->directory_id()).ok());
+}
+
 TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
   const ShardSpec spec = MakeSpec({4, kBlockElements});
   ASSERT_TRUE(Create(spec).ok());

@@ -40,11 +40,13 @@ class ShardAdmin {
     return status;
   }
 
-  grpc::Status SetGeneration(const ShardSpec& spec, uint64_t generation) {
+  grpc::Status SetGeneration(const ShardSpec& spec, uint64_t generation,
+                             const std::string& directory_id = "") {
+    auto request = RequestFor<SetGenerationRequest>(spec, generation);
+    request.set_directory_id(directory_id);
     grpc::ClientContext context;
     ShardStatus status;
-    return admin_->SetGeneration(&context, RequestFor<SetGenerationRequest>(spec, generation),
-                                 &status);
+    return admin_->SetGeneration(&context, request, &status);
   }
 
   grpc::Status Pin(const ShardSpec& spec, const std::string& cut_id, ShardStatus* status) {
@@ -69,10 +71,13 @@ class ShardAdmin {
     return admin_->StepBack(&context, request, &status);
   }
 
-  grpc::Status Drop(const ShardSpec& spec, uint64_t generation = 1) {
+  grpc::Status Drop(const ShardSpec& spec, uint64_t generation = 1,
+                    const std::string& directory_id = "") {
+    auto request = RequestFor<DropShardRequest>(spec, generation);
+    request.set_directory_id(directory_id);
     grpc::ClientContext context;
     DropShardResponse response;
-    return admin_->DropShard(&context, RequestFor<DropShardRequest>(spec, generation), &response);
+    return admin_->DropShard(&context, request, &response);
   }
 
  protected:

@@ -57,6 +57,16 @@ auto AtGeneration(const std::string& job_id, uint64_t generation) {
   };
 }
 
+// The same of those that are for what the shard's own directory has: its address may be another
+// one's by now.
+auto InDirectory(const std::string& job_id, const ShardServers& servers, uint64_t generation) {
+  return [&job_id, &servers, generation](uint32_t shard, auto& request) {
+    Address(job_id, shard, request);
+    request.set_generation(generation);
+    request.set_directory_id(servers.placements()[shard].directory_id());
+  };
+}
+
 // A step of the set that a job with so many has not got; nothing where there is none.
 absl::optional<uint64_t> StepBeyond(const StepSet& steps, uint64_t total_steps) {
   if (steps.watermark() > total_steps) return steps.watermark() - 1;
@@ -216,7 +226,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Bring(uint64_t generation, bool
   MILLRACE_ASSIGN_OR_RETURN(Statuses statuses,
                             (CallAll<SetGenerationRequest, ShardStatus>(
                                 "SetGeneration", &AdminCalls::SetGeneration, kShortCall,
-                                AtGeneration(job_id_, generation), is_made)));
+                                InDirectory(job_id_, servers_, generation), is_made)));
   MILLRACE_ASSIGN_OR_RETURN(
       const Statuses made,
       (CallAll<CreateShardRequest, ShardStatus>(
@@ -245,7 +255,7 @@ absl::Status ShardGroup::DropFirst(uint64_t generation) {
   };
   MILLRACE_RETURN_IF_ERROR((CallAll<DropShardRequest, DropShardResponse>(
                                 "DropShard", &AdminCalls::DropShard, kShortCall,
-                                AtGeneration(job_id_, generation), is_to_be_dropped))
+                                InDirectory(job_id_, servers_, generation), is_to_be_dropped))
                                .status());
   for (uint32_t shard = 0; shard < servers_.count(); ++shard) {
     if (is_to_be_dropped(shard)) {
@@ -294,7 +304,7 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::GetThoseThere() {
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::SetGeneration(uint64_t generation) {
   return CallAll("SetGeneration", &AdminCalls::SetGeneration, kShortCall,
-                 AtGeneration(job_id_, generation));
+                 InDirectory(job_id_, servers_, generation));
 }
 
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::StepBack(uint64_t generation, const CutName& cut,
@@ -336,7 +346,7 @@ absl::Status ShardGroup::ApplyVersion(const ApplyVersionRequest& request, const 
 
 absl::Status ShardGroup::Fence(uint64_t generation) {
   return CallThoseThere("SetGeneration", &AdminCalls::SetGeneration, kFenceCall,
-                        AtGeneration(job_id_, generation));
+                        InDirectory(job_id_, servers_, generation));
 }
 
 absl::Status ShardGroup::UnpinCut(uint64_t generation, const std::string& cut_id) {
@@ -357,7 +367,7 @@ std::vector<absl::Status> ShardGroup::Retire(uint64_t generation) {
 
 absl::Status ShardGroup::Drop(uint64_t generation) {
   const auto round = Start<DropShardRequest, DropShardResponse>(
-      ThoseThere(), &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
+      ThoseThere(), &AdminCalls::DropShard, kShortCall, InDirectory(job_id_, servers_, generation));
   round->Await();
   const std::vector<grpc::Status> statuses = round->statuses();
   for (size_t shard = 0; shard < statuses.size(); ++shard) {
@@ -371,7 +381,7 @@ absl::Status ShardGroup::Unmake(uint64_t generation, bool all) {
   const Wanted there = ThoseThere();
   const auto round = Start<DropShardRequest, DropShardResponse>(
       [&](uint32_t shard) { return there(shard) && (all || IsToBeMade(placements()[shard])); },
-      &AdminCalls::DropShard, kShortCall, AtGeneration(job_id_, generation));
+      &AdminCalls::DropShard, kShortCall, InDirectory(job_id_, servers_, generation));
   round->Await();
   return WorstError("DropShard", *round);
 }

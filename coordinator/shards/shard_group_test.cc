@@ -56,7 +56,7 @@ TEST_F(ShardGroupTest, GroupGoesRightAfterACallOverAndOverAgain) {
 }
 
 // Gives this answer, whatever it is asked about.
-class ConfusedServer final : public ParameterServerAdmin::Service {
+class ConfusedServer : public ParameterServerAdmin::Service {
  public:
   explicit ConfusedServer(const ShardStatus& answer) : answer_(answer) {
     int port = 0;
@@ -69,6 +69,15 @@ class ConfusedServer final : public ParameterServerAdmin::Service {
 
   const std::string& address() const { return address_; }
 
+ protected:
+  grpc::Status AnswerOf(const std::string& directory_id, ShardStatus* response) {
+    if (directory_id != "d0") {
+      return {grpc::StatusCode::UNAVAILABLE, "directory_id: of another server"};
+    }
+    *response = answer_;
+    return grpc::Status::OK;
+  }
+
  private:
   grpc::Status GetShard(grpc::ServerContext* /*context*/, const GetShardRequest* request,
                         ShardStatus* response) override {
@@ -77,13 +86,6 @@ class ConfusedServer final : public ParameterServerAdmin::Service {
   grpc::Status CreateShard(grpc::ServerContext* /*context*/, const CreateShardRequest* request,
                            ShardStatus* response) override {
     return AnswerOf(request->directory_id(), response);
-  }
-  grpc::Status AnswerOf(const std::string& directory_id, ShardStatus* response) {
-    if (directory_id != "d0") {
-      return {grpc::StatusCode::UNAVAILABLE, "directory_id: of another server"};
-    }
-    *response = answer_;
-    return grpc::Status::OK;
   }
 
   const ShardStatus answer_;
@@ -122,6 +124,40 @@ TEST_F(ShardGroupTest, ShardIsMadeAndLookedAtInItsOwnDirectory) {
   EXPECT_TRUE(made.ok()) << made.status();
   const auto there = group.Get();
   EXPECT_TRUE(there.ok()) << there.status();
+}
+
+// The same, which can be opened and dropped.
+class WholeServer final : public ConfusedServer {
+ public:
+  using ConfusedServer::ConfusedServer;
+
+ private:
+  grpc::Status SetGeneration(grpc::ServerContext* /*context*/, const SetGenerationRequest* request,
+                             ShardStatus* response) override {
+    return AnswerOf(request->directory_id(), response);
+  }
+  grpc::Status DropShard(grpc::ServerContext* /*context*/, const DropShardRequest* request,
+                         DropShardResponse* /*response*/) override {
+    ShardStatus ignored;
+    return AnswerOf(request->directory_id(), &ignored);
+  }
+};
+
+// What is there otherwise may be needed, or lack steps.
+TEST_F(ShardGroupTest, ShardIsOpenedAndDroppedInItsOwnDirectory) {
+  const WholeServer server(AnswerAbout("j-1", 0));
+  JobRecord record = JobAt(server.address());
+  ShardGroup group(record, &registry_);
+  ASSERT_EQ(group.Locate(), "");
+  EXPECT_TRUE(group.Bring(/*generation=*/1, /*all=*/false).ok());
+  EXPECT_TRUE(group.SetGeneration(/*generation=*/2).ok());
+  EXPECT_TRUE(group.Fence(/*generation=*/3).ok());
+  EXPECT_TRUE(group.Unmake(/*generation=*/3, /*all=*/true).ok());
+  EXPECT_TRUE(group.Drop(/*generation=*/3).ok());
+  record.mutable_shards(0)->set_making(ShardPlacement::TO_BE_DROPPED);
+  ShardGroup again(record, &registry_);
+  ASSERT_EQ(again.Locate(), "");
+  EXPECT_TRUE(again.DropFirst(/*generation=*/4).ok());
 }
 
 // Its end was not waited for.

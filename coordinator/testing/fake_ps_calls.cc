@@ -136,7 +136,8 @@ grpc::Status FakePs::GetShard(grpc::ServerContext*, const GetShardRequest* reque
 
 grpc::Status FakePs::SetGeneration(grpc::ServerContext*, const SetGenerationRequest* request,
                                    ShardStatus* response) {
-  grpc::Status status = CheckGeneration(request->generation());
+  grpc::Status status = CheckDirectory(*request);
+  if (status.ok()) status = CheckGeneration(request->generation());
   if (status.ok() && on_generation_) status = on_generation_();
   if (!status.ok()) return status;
   MutexLock lock(&mutex_);
@@ -312,6 +313,7 @@ grpc::Status FakePs::WriteCheckpoint(grpc::ServerContext* context,
 
 grpc::Status FakePs::DropShard(grpc::ServerContext*, const DropShardRequest* request,
                                DropShardResponse* /*response*/) {
+  if (const grpc::Status status = CheckDirectory(*request); !status.ok()) return status;
   if (const grpc::Status status = on_drop_ ? on_drop_() : grpc::Status::OK; !status.ok()) {
     return status;
   }

@@ -121,7 +121,8 @@ grpc::Status Admin::GetShard(grpc::ServerContext* /*context*/, const GetShardReq
 
 grpc::Status Admin::SetGeneration(grpc::ServerContext* context, const SetGenerationRequest* request,
                                   ShardStatus* response) {
-  const absl::Status valid = CheckGeneration(request->generation());
+  absl::Status valid = CheckGeneration(request->generation());
+  if (valid.ok()) valid = CheckDirectory(*store_, *request);
   if (!valid.ok()) return ToGrpcStatus(valid);
   return Reply(store_->SetGeneration(request->job_id(), request->shard(), request->generation(),
                                      TimeLeft(*context)),
@@ -194,6 +195,7 @@ grpc::Status Admin::DropShard(grpc::ServerContext* context, const DropShardReque
                               DropShardResponse* /*response*/) {
   absl::Status valid = CheckGeneration(request->generation());
   if (valid.ok()) valid = CheckJobId(request->job_id());
+  if (valid.ok()) valid = CheckDirectory(*store_, *request);
   if (!valid.ok()) return ToGrpcStatus(valid);
   return ToGrpcStatus(
       store_->Drop(request->job_id(), request->shard(), request->generation(), TimeLeft(*context)));
