@@ -435,7 +435,8 @@ void SimulatedCoordinator::TakeEvaluation(uint64_t member, const EvaluationResul
   world_->Note(absl::StrCat("evaluated at ", evaluation.steps));
   process_->dispatcher.EndEvaluation(kJob);
   evaluation.answered = true;
-  const bool is_best = shape_.keeps_best && world_->OneIn(2);
+  // A better one becomes rarer.
+  const bool is_best = shape_.keeps_best && world_->OneIn(2 + journal_.evaluated.size() / 4);
   if (!is_best || (process_->checkpoint && !process_->checkpoint->waits_for_cut)) {
     return ConcludeEvaluation();
   }
@@ -486,11 +487,7 @@ void SimulatedCoordinator::RetireAll() {
           }
         });
   };
-  CallAll<ShardStatus>(
-      [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.SetGeneration(generation, std::move(answer));
-      },
-      retire);
+  SetGenerations(std::vector<bool>(shape_.shards, true), retire);
 }
 
 bool SimulatedCoordinator::relies_on_disks() const {

@@ -130,6 +130,16 @@ class SimulatedCoordinator {
   // The answers, or the worst error.
   template <typename Response>
   static absl::StatusOr<std::vector<Response>> AllOf(const AnswersOf<Response>& answers);
+  // The shard's, for what is in its own directory, in this generation.
+  template <typename Request>
+  Request InDirectory(uint32_t shard) const {
+    Request request;
+    request.set_generation(journal_.generation);
+    request.set_directory_id(journal_.placements[shard].directory_id());
+    return request;
+  }
+  // SetGeneration of those of `wanted`.
+  void SetGenerations(const std::vector<bool>& wanted, std::function<void(const Answers&)> done);
   // Changes the journal in a moment, and goes on then.
   void Write(std::function<void(Journal& journal)> change, std::function<void()> then);
 

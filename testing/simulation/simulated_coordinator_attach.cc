@@ -71,11 +71,14 @@ void SimulatedCoordinator::DropFirst() {
       if (wanted[shard]) journal.placements[shard].set_making(ShardPlacement::TO_BE_MADE);
     }
   };
-  const uint64_t generation = journal_.generation;
+  std::vector<DropShardRequest> requests;
+  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+    requests.push_back(InDirectory<DropShardRequest>(shard));
+  }
   CallSome<ShardStatus>(
       wanted,
-      [generation](uint32_t /*shard*/, SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.Drop(generation, std::move(answer));
+      [requests](uint32_t shard, SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.Drop(requests[shard], std::move(answer));
       },
       [this, mark](const Answers& answers) {
         const absl::Status dropped = WorstOf(answers).status;
@@ -99,17 +102,25 @@ void SimulatedCoordinator::Bring() {
   for (size_t shard = 0; shard < wanted.size(); ++shard) {
     wanted[shard] = journal_.made && !wanted[shard];
   }
-  const uint64_t generation = journal_.generation;
+  SetGenerations(wanted, [this](const Answers& answers) {
+    const auto brought = AllOf(answers);
+    if (!brought.ok()) return AfterReachError(WorstOf(answers));
+    Create(*brought);
+  });
+}
+
+void SimulatedCoordinator::SetGenerations(const std::vector<bool>& wanted,
+                                          std::function<void(const Answers&)> done) {
+  std::vector<SetGenerationRequest> requests;
+  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+    requests.push_back(InDirectory<SetGenerationRequest>(shard));
+  }
   CallSome<ShardStatus>(
       wanted,
-      [generation](uint32_t /*shard*/, SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.SetGeneration(generation, std::move(answer));
+      [requests](uint32_t shard, SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.SetGeneration(requests[shard], std::move(answer));
       },
-      [this](const Answers& answers) {
-        const auto brought = AllOf(answers);
-        if (!brought.ok()) return AfterReachError(WorstOf(answers));
-        Create(*brought);
-      });
+      std::move(done), kShortCall, /*is_rare=*/true);
 }
 
 // Those that are there already.

@@ -180,11 +180,13 @@ void SimulatedCoordinator::DropIfStray(size_t server) {
   const bool is_stray =
       heard.incarnation != 0 && heard.has_shard && heard.directory_id != placement.directory_id();
   if (!is_stray) return;
-  const uint64_t generation = journal_.generation;
+  DropShardRequest request;
+  request.set_generation(journal_.generation);
+  request.set_directory_id(heard.directory_id);
   network_->Call<ShardStatus>(
       servers_[server], process_, kMaking,
-      [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
-        ps.Drop(generation, std::move(answer));
+      [request](SimulatedPs& ps, SimulatedPs::Answer answer) {
+        ps.Drop(request, std::move(answer));
       },
       [this, server, incarnation = heard.incarnation](const absl::StatusOr<ShardStatus>& dropped) {
         Registration& now = heard_of_[server];

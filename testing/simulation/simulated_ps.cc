@@ -151,8 +151,8 @@ void SimulatedPs::PutDiskBack(const SimulatedDisk& copy) {
   ++losses_;
 }
 
-void SimulatedPs::ReplaceDirectory() {
-  const size_t chosen = world_->Below(drawers_.size() + 1);
+void SimulatedPs::ReplaceDirectory(bool back) {
+  const size_t chosen = back ? drawers_.size() - 1 : world_->Below(drawers_.size() + 1);
   drawers_.push_back({directory_, std::exchange(disk_, {})});
   arena_.reset();
   ++losses_;
@@ -239,7 +239,12 @@ void SimulatedPs::Report(const ShardPtr& shard) {
   shard->SetCutReport(std::move(report));
 }
 
-void SimulatedPs::SetGeneration(uint64_t generation, Answer answer) {
+void SimulatedPs::SetGeneration(const SetGenerationRequest& request, Answer answer) {
+  if (request.directory_id() == directory_id()) return Advance(request.generation(), answer);
+  answer(absl::UnavailableError("the server has another data directory"));
+}
+
+void SimulatedPs::Advance(uint64_t generation, Answer answer) {
   const ShardPtr shard = process_->shard;
   if (shard == nullptr) return answer(NotFound());
   const absl::Status set = shard->SetGeneration(generation);

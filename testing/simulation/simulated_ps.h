@@ -67,8 +67,8 @@ class SimulatedPs {
   // How often that was done.
   int disks() const { return disks_; }
   // It has another data directory from now on: an empty one, or one that it had before, as it was
-  // then. REQUIRES: it does not run.
-  void ReplaceDirectory();
+  // then; `back`: the one that it had last. REQUIRES: it does not run; `back`: it had one before.
+  void ReplaceDirectory(bool back = false);
 
   // Whether what it has of its shard is nobody's any more; asked when that is dropped.
   void SetMayBeDropped(std::function<bool()> may_be) { may_be_dropped_ = std::move(may_be); }
@@ -79,7 +79,7 @@ class SimulatedPs {
   // The calls of ParameterServerAdmin. REQUIRES: it runs.
   using Answer = simulation::Answer<ShardStatus>;
   void Create(const CreateShardRequest& request, Answer answer);
-  void SetGeneration(uint64_t generation, Answer answer);
+  void SetGeneration(const SetGenerationRequest& request, Answer answer);
   void Get(Answer answer);
   void PlanCuts(const PlanCutsRequest& request, Answer answer);
   void StepBack(const StepBackRequest& request, Answer answer);
@@ -87,7 +87,7 @@ class SimulatedPs {
   void UnpinCut(uint64_t generation, const std::string& cut_id, Answer answer);
   void Flush(uint64_t generation, Answer answer);
   void Retire(uint64_t generation, Answer answer);
-  void Drop(uint64_t generation, Answer answer);
+  void Drop(const DropShardRequest& request, Answer answer);
   void WriteCheckpoint(const WriteCheckpointRequest& request,
                        simulation::Answer<WriteCheckpointResponse> answer);
   void MeasureVersion(const MeasureVersionRequest& request,
@@ -125,6 +125,7 @@ class SimulatedPs {
   };
 
   void Do(Lane& lane, std::function<void()> work);
+  void Advance(uint64_t generation, Answer answer);
   ps::ShardPlan Plan(const ShardSpec& spec) const { return *ps::PlanShard(spec); }
   ps::ShardsToCome::Key Key() const { return {oracle_->SpecOf(number_).job_id(), number_}; }
   bool synchronous() const { return oracle_->SpecOf(number_).replicas() > 0; }

@@ -20,6 +20,9 @@ constexpr absl::Duration kSlowRead = absl::Seconds(10);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 
 absl::Status NoShard() { return absl::NotFoundError("there is no such shard here"); }
+absl::Status IsElsewhere() {
+  return absl::UnavailableError("the server has another data directory");
+}
 absl::Status DiskIsFull() { return absl::UnavailableError("the disk is full"); }
 
 ShardFile FileOf(const ps::ShardState& state) {
@@ -37,13 +40,13 @@ ShardFile FileOf(const ps::ShardState& state) {
 
 void SimulatedPs::Create(const CreateShardRequest& request, Answer answer) {
   if (request.directory_id() != directory_id()) {
-    return answer(absl::UnavailableError("the server has another data directory"));
+    return answer(IsElsewhere());
   }
   const uint64_t generation = request.generation();
   if (process_->shard != nullptr) {
     const bool is_the_same =
         MessageDifferencer::Equals(process_->shard->plan().spec, request.spec());
-    if (is_the_same) return SetGeneration(generation, std::move(answer));
+    if (is_the_same) return Advance(generation, std::move(answer));
     return answer(absl::AlreadyExistsError("the shard is there with another spec"));
   }
   auto right = process_->to_come->Begin(Key(), generation, /*memory_need=*/0, world_->Now());
@@ -70,7 +73,7 @@ void SimulatedPs::Make(const ShardSpec& spec, uint64_t generation, const Making&
     const ShardPtr shard = MakeShard(spec, generation, {});
     disk_.WriteRecord(spec, shard->term());
     Serve(shard);
-    SetGeneration(generation, answer);
+    Advance(generation, answer);
   });
 }
 
@@ -113,7 +116,7 @@ void SimulatedPs::MakeOfCheckpoint(const ShardSpec& spec, uint64_t generation, c
                               shard->plan().spec.restore().checkpoint(), ", version ",
                               contents.state->version, ", generation ", generation));
     Serve(shard);
-    SetGeneration(generation, answer);
+    Advance(generation, answer);
   };
   const auto stage = [this, spec, generation, making, answer,
                       commit](const SimulatedCheckpoints::Read& read) {
@@ -143,7 +146,12 @@ void SimulatedPs::Serve(const ShardPtr& shard) {
 }
 
 // In memory first: where the disk fails then, or the process is killed, the next life has it again.
-void SimulatedPs::Drop(uint64_t generation, Answer answer) {
+void SimulatedPs::Drop(const DropShardRequest& request, Answer answer) {
+  if (request.directory_id() != directory_id()) {
+    world_->Count("drops at another directory");
+    return answer(IsElsewhere());
+  }
+  const uint64_t generation = request.generation();
   Do(process_->records, [this, generation, answer = std::move(answer)] {
     ps::ShardsToCome& to_come = *process_->to_come;
     if (const absl::Status status = to_come.CheckNotOlder(Key(), generation); !status.ok()) {

@@ -63,7 +63,7 @@ Simulation::Simulation(uint64_t seed)
 JobShape Simulation::ShapeOf(World& world) {
   JobShape shape;
   shape.shards = static_cast<uint32_t>(1 + world.Below(3));
-  shape.total_steps = 1 + world.Below(500);
+  shape.total_steps = 1 + world.Below(400);
   if (world.OneIn(3)) {
     shape.staleness_bound = static_cast<uint32_t>(world.Below(world.OneIn(3) ? 40 : 6));
     shape.pull_ahead = world.OneIn(2);
@@ -216,7 +216,23 @@ void Simulation::StrikeDisk(size_t server) {
     ps.PutDiskBack(backup.disk);
   } else if (disks_are_lost_ && checkpoints_.Furthest().has_value() && world_.OneIn(2)) {
     ps.ReplaceDirectory();
+    if (world_.OneIn(2)) GoBackSoon(server);
   }
+}
+
+// It was the wrong directory, which somebody has seen.
+void Simulation::GoBackSoon(size_t server) {
+  world_.After(absl::Seconds(1 + world_.Below(20)), [this, server] {
+    SimulatedPs& ps = *servers_[server];
+    const bool may_be = world_.Now() < trouble_ends_ && !coordinator_->relies_on_disks();
+    if (!ps.running() || !may_be) return;
+    world_.Count("directories mistaken");
+    ps.Kill();
+    ps.ReplaceDirectory(/*back=*/true);
+    TellOfPs(server);
+    world_.After(world_.Between(absl::Milliseconds(10), absl::Seconds(15)),
+                 [this, server] { StartPs(server); });
+  });
 }
 
 // Whoever is away comes back by himself.

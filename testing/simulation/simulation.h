@@ -54,6 +54,7 @@ class Simulation {
   size_t ChoosePs();
   void StrikePs(size_t server);
   void StrikeDisk(size_t server);
+  void GoBackSoon(size_t server);
   void CheckTheEnd();
 
   World world_;

@@ -27,7 +27,7 @@ constexpr uint64_t kSimulations = 100;
 constexpr uint64_t kSimulations = 400;
 #endif
 // Of so many something has happened of each kind.
-constexpr uint64_t kMany = 100;
+constexpr uint64_t kMany = 200;
 
 uint64_t Simulations() {
   uint64_t simulations = kSimulations;
@@ -56,6 +56,7 @@ TEST(SimulationTest, EveryStateIsOneOfAnUndisturbedRun) {
                            "checkpoints",
                            "checkpoints given up",
                            "checkpoints of evaluations",
+                           "directories mistaken",
                            "disks found again",
                            "disks lost",
                            "disks put back",
