@@ -169,7 +169,8 @@ class SimulatedCoordinator {
   bool ReplaceMissing(const std::vector<Located>& located);
   bool ReplaceFailed(const Worst& worst);
   bool ReplaceByFurther(uint64_t steps);
-  bool MakeAgain(std::vector<bool> lost, const std::vector<bool>& moves, const std::string& cause);
+  bool MakeAgain(std::vector<bool> lost, const std::vector<bool>& moves, const std::string& cause,
+                 bool drops_what_was_made = false);
   void PlaceShards(std::vector<ShardPlacement> placements, const std::string& cause);
   std::vector<coordinator::RemakeServer> ServersFor(uint32_t shard) const;
   std::vector<bool> ThoseToBe(bool (*is_it)(const ShardPlacement& placement)) const;

@@ -102,11 +102,12 @@ bool SimulatedCoordinator::ReplaceByFurther(uint64_t steps) {
   if (!found.has_value() || found->manifest.step() <= steps) return false;
   world_->Count("checkpoints further than cuts");
   const std::vector<bool> all(shape_.shards, true);
-  return MakeAgain(all, std::vector<bool>(shape_.shards), "a checkpoint is further");
+  return MakeAgain(all, std::vector<bool>(shape_.shards), "a checkpoint is further",
+                   /*drops_what_was_made=*/true);
 }
 
 bool SimulatedCoordinator::MakeAgain(std::vector<bool> lost, const std::vector<bool>& moves,
-                                     const std::string& cause) {
+                                     const std::string& cause, bool drops_what_was_made) {
   const auto found = checkpoints_->Furthest();
   if (!found.has_value()) {
     process_->look_again = world_->Now() + kLookForFilesAgain;
@@ -116,8 +117,11 @@ bool SimulatedCoordinator::MakeAgain(std::vector<bool> lost, const std::vector<b
   if (shape_.replicas > 0) lost.assign(lost.size(), true);
   // One by one: each server has place for one certain shard.
   const std::vector<bool> none(shape_.shards);
-  std::vector<ShardPlacement> placements =
-      PlaceAgain(journal_.placements, lost, none, found->reference, {});
+  std::vector<ShardPlacement> placements = journal_.placements;
+  for (ShardPlacement& placement : placements) {
+    if (drops_what_was_made) placement.set_making(ShardPlacement::MADE);
+  }
+  placements = PlaceAgain(std::move(placements), lost, none, found->reference, {});
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
     if (!moves[shard] || !IsToBeMade(placements[shard])) continue;
     const std::vector<RemakeServer> servers = ServersFor(shard);
