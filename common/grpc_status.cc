@@ -19,6 +19,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kConnectionHints[] = {
     {"wrong version number",
      "the server speaks plain text; start it with --tls_ca, --tls_certificate and --tls_key, or "
      "leave them out here"},
+    {"Handshake read failed", "what listens there does not answer as a server with TLS does"},
     {"Tls handshake failed",
      "the two ends do not agree on TLS; compare their --tls_ca, --tls_certificate and --tls_key"},
     {"Socket closed",
@@ -29,6 +30,10 @@ constexpr std::pair<absl::string_view, absl::string_view> kConnectionHints[] = {
 };
 
 absl::string_view ConnectionHint(const std::string& message) {
+  // Found after the handshake, of each call.
+  if (absl::StrContains(message, "call host does not match SSL server name")) {
+    return kConnectionHints[0].second;
+  }
   if (!absl::StrContains(message, "failed to connect")) return "";
   for (const auto& [words, hint] : kConnectionHints) {
     if (absl::StrContains(message, words)) return hint;

@@ -56,9 +56,13 @@ TEST(GrpcStatusTest, DisagreementAboutTlsIsExplained) {
   EXPECT_THAT(told("Hostname Verification Check failed."), HasSubstr("--tls_server_name"));
   EXPECT_THAT(told("SSL routines::certificate verify failed"), HasSubstr("authority of --tls_ca"));
   EXPECT_THAT(told("SSL routines::wrong version number"), HasSubstr("speaks plain text"));
+  EXPECT_THAT(told("Handshake read failed"), HasSubstr("does not answer as a server with TLS"));
   EXPECT_THAT(told("Socket closed"), HasSubstr("does not take this process's certificate"));
   EXPECT_EQ(told("Connection refused"),
             "failed to connect to all addresses; last error: Connection refused");
+  const absl::Status late = FromGrpcStatus(
+      grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "call host does not match SSL server name"));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("--tls_server_name"));
   EXPECT_EQ(FromGrpcStatus(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed")),
             absl::UnavailableError("Socket closed"));
 }

@@ -225,6 +225,7 @@ absl::StatusOr<ExitCode> RunTrain(const CommandContext& context) {
     }
     MILLRACE_ASSIGN_OR_RETURN(embedded, StartEmbedded(context, &no_worker));
     connection.flags.cluster = embedded->address();
+    connection.flags.tls = {};  // It is in this process.
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(connection, view.get()));
   auto exit_code = TrainOn(context, {spec, checkpoints, &no_worker}, client.get(), view.get());

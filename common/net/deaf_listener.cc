@@ -41,11 +41,19 @@ void EndIfDeaf(gpr_log_func_args* line) {
 
 // One line of many: whoever is refused comes again, at once and as often as they like.
 bool IsOfHandshake(const gpr_log_func_args& line) {
-  return absl::StrContains(line.file, "ssl_transport_security");
+  return absl::StrContains(line.file, "ssl_transport_security") ||
+         absl::StrContains(line.file, "ssl_utils");
+}
+
+// Said of connections that come about, too.
+bool IsOfTheDialledName(absl::string_view message) {
+  return absl::StartsWith(message, "No match found for server name") ||
+         absl::StartsWith(message, "Invalid toplevel subdomain");
 }
 
 void LogAndEndIfDeaf(gpr_log_func_args* line) {
   if (IsOfHandshake(*line)) {
+    if (IsOfTheDialledName(line->message)) return;
     LOG_EVERY_T(WARNING, kHandshakesSeconds)
         << "connections fail, to this process or of its own, for what TLS finds (told once in "
         << kHandshakesSeconds << " s): " << line->message;

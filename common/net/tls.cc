@@ -1,30 +1,25 @@
+// gRPC watches files by itself, but takes what it finds there: an empty key ends the process (gRPC
+// 1.51), and one that is half written or no longer the certificate's ends all new connections. So
+// gRPC watches files of ours, in memory, which get new contents once these are found to be good.
 #include "common/net/tls.h"
 
-#include <openssl/bio.h>
-#include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/net/credentials.h"
+#include "common/net/deaf_listener.h"
+#include "common/net/published_file.h"
+#include "common/net/tls_files.h"
 #include "common/printable.h"
+#include "common/start_thread.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "grpc/grpc_security_constants.h"
@@ -34,137 +29,22 @@
 namespace millrace {
 namespace {
 
-// A certificate with less than this is told of when a process starts.
-constexpr int kSoonDays = 14;
-// Larger files are something else.
-constexpr off_t kMaxPemBytes = 4 << 20;
+// How soon gRPC sees what was published.
+constexpr unsigned kWatchSeconds = 1;
+// Whoever was let in once may come again by a ticket of that time, without a certificate, until the
+// key of tickets changes: with each new contents. gRPC has no switch for tickets.
+constexpr absl::Duration kTicketKeyPeriod = absl::Hours(1);
+// Of the same trouble, and of a certificate that expires soon.
+constexpr absl::Duration kTellAgain = absl::Hours(1);
+constexpr absl::Duration kSoon = absl::Hours(14 * 24);
+constexpr absl::Duration kTellAgainOfTheEnd = absl::Hours(24);
 
-struct OpenSslDeleter {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(X509_STORE* store) const { X509_STORE_free(store); }
-  void operator()(X509_STORE_CTX* context) const { X509_STORE_CTX_free(context); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-template <typename T>
-using OpenSslPtr = std::unique_ptr<T, OpenSslDeleter>;
-using Certificates = std::vector<OpenSslPtr<X509>>;
-
-struct PemFile {
-  absl::string_view flag;
-  std::string path;
-
-  absl::Status Error(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": '", Printable(path), "' ", what));
-  }
-};
-
-std::string WhyNotRead() {
-  return std::string(absl::ErrnoToStatus(errno, "cannot be read").message());
-}
-
-// A pipe could be read only once, and would be waited for.
-absl::StatusOr<std::string> ReadPem(const PemFile& file) {
-  struct stat about = {};
-  if (stat(file.path.c_str(), &about) != 0) return file.Error(WhyNotRead());
-  if (!S_ISREG(about.st_mode)) return file.Error("is no file");
-  if (about.st_size > kMaxPemBytes) return file.Error("is larger than 4 MiB; must be a PEM file");
-  std::ifstream stream(file.path, std::ios::binary);
-  if (!stream) return file.Error(WhyNotRead());
-  return std::string(std::istreambuf_iterator<char>(stream), {});
-}
-
-OpenSslPtr<BIO> Reader(const std::string& pem) {
-  return OpenSslPtr<BIO>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-absl::StatusOr<Certificates> ReadCertificates(const PemFile& file) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string pem, ReadPem(file));
-  const OpenSslPtr<BIO> reader = Reader(pem);
-  Certificates certificates;
-  while (X509* const certificate = PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
-    certificates.emplace_back(certificate);
-  }
-  const bool is_at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
-  ERR_clear_error();
-  if (certificates.empty()) return file.Error("has no certificate in it (PEM is expected)");
-  if (!is_at_end) {
-    return file.Error(absl::StrCat("is damaged after certificate ", certificates.size()));
-  }
-  return certificates;
-}
-
-int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*unused*/) { return -1; }
-
-absl::StatusOr<OpenSslPtr<EVP_PKEY>> ReadKey(const PemFile& file) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string pem, ReadPem(file));
-  const OpenSslPtr<BIO> reader = Reader(pem);
-  OpenSslPtr<EVP_PKEY> key(PEM_read_bio_PrivateKey(reader.get(), nullptr, NoPassphrase, nullptr));
-  ERR_clear_error();
-  if (key != nullptr) return key;
-  return file.Error(absl::StrContains(pem, "ENCRYPTED")
-                        ? "has a passphrase; must be a private key without one"
-                        : "has no private key in it (PEM is expected)");
-}
-
-// Such as "Dec  1 02:40:00 2026 GMT".
-std::string TextOf(const ASN1_TIME* time) {
-  const OpenSslPtr<BIO> writer(BIO_new(BIO_s_mem()));
-  ASN1_TIME_print(writer.get(), time);
-  char* text = nullptr;
-  const auto length = BIO_get_mem_data(writer.get(), &text);
-  return std::string(text, static_cast<size_t>(length));
-}
-
-absl::Status CheckDates(const PemFile& file, X509* certificate) {
-  const ASN1_TIME* const begin = X509_get0_notBefore(certificate);
-  const ASN1_TIME* const end = X509_get0_notAfter(certificate);
-  if (X509_cmp_current_time(begin) > 0) {
-    return file.Error(absl::StrCat("is not valid before ", TextOf(begin)));
-  }
-  if (X509_cmp_current_time(end) < 0) {
-    return file.Error(absl::StrCat("is not valid any more: it expired on ", TextOf(end)));
-  }
-  int days = 0;
-  int seconds = 0;
-  ASN1_TIME_diff(&days, &seconds, /*from=*/nullptr, end);
-  if (days < kSoonDays) {
-    LOG(WARNING) << "--" << file.flag << ": '" << Printable(file.path) << "' expires on "
-                 << TextOf(end) << ": put a new one in its place before (it is read again "
-                 << "while this process runs)";
-  }
-  return absl::OkStatus();
-}
-
-// As gRPC will look at it at the other end, whose authorities are taken to be ours.
-absl::Status CheckChain(const PemFile& file, const Certificates& chain,
-                        const Certificates& authorities, int purpose) {
-  const OpenSslPtr<X509_STORE> store(X509_STORE_new());
-  for (const auto& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
-  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
-  STACK_OF(X509)* const between = sk_X509_new_null();
-  for (size_t i = 1; i < chain.size(); ++i) sk_X509_push(between, chain[i].get());
-  const OpenSslPtr<X509_STORE_CTX> context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between);
-  X509_STORE_CTX_set_purpose(context.get(), purpose);
-  const bool is_good = X509_verify_cert(context.get()) == 1;
-  const int error = X509_STORE_CTX_get_error(context.get());
-  sk_X509_free(between);
-  ERR_clear_error();
-  if (is_good) return absl::OkStatus();
-  if (error == X509_V_ERR_INVALID_PURPOSE) {
-    const char* const role = purpose == X509_PURPOSE_SSL_SERVER ? "server" : "client";
-    return file.Error(absl::StrCat("may not be shown by a ", role,
-                                   ": its extended key usage lacks ", role, "Auth"));
-  }
-  return file.Error(
-      absl::StrCat("is not from an authority of --tls_ca: ", X509_verify_cert_error_string(error)));
-}
-
-// What SecureConnections has read and made.
+// What a process has from SecureConnections; lives to its end, for gRPC may hold what is made of
+// it.
 class Tls {
  public:
-  static absl::StatusOr<std::shared_ptr<const Tls>> Load(const TlsOptions& options);
+  // Reads the files, and goes on reading them on a thread of its own.
+  static absl::StatusOr<Tls*> Load(const TlsOptions& options);
 
   ChannelSecurity OfChannel() const { return {channel_, options_.server_name}; }
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> OfServer() const {
@@ -173,70 +53,129 @@ class Tls {
   }
 
  private:
+  Tls(const TlsOptions& options, TlsFiles files, PublishedFile authorities, PublishedFile identity);
+
+  // The thread's alone, once it runs.
+  absl::Status Reload();
+  absl::Status Publish(TlsFiles files);
+  std::string End() const {
+    return absl::FormatTime("%Y-%m-%d %H:%M UTC", files_.end, absl::UTCTimeZone());
+  }
+  void TellOfTheEnd();
+  [[noreturn]] void KeepLoading();
+
   const TlsOptions options_;
   const absl::Status may_serve_;
+  TlsFiles files_;
+  PublishedFile authorities_;
+  PublishedFile identity_;
+  uint64_t published_ = 0;
+  absl::Time published_at_ = absl::Now();
+  absl::Time tell_of_the_end_ = absl::InfinitePast();
   std::shared_ptr<grpc::ChannelCredentials> channel_;
   std::shared_ptr<grpc::ServerCredentials> server_;
-
-  Tls(const TlsOptions& options, absl::Status may_serve);
 };
 
 bool IsPlain(const TlsOptions& options) {
   return options.ca.empty() && options.certificate.empty() && options.key.empty();
 }
 
-absl::StatusOr<std::shared_ptr<const Tls>> Tls::Load(const TlsOptions& options) {
-  const PemFile certificate = {"tls_certificate", options.certificate};
-  const PemFile key = {"tls_key", options.key};
-  MILLRACE_ASSIGN_OR_RETURN(const Certificates authorities,
-                            ReadCertificates({"tls_ca", options.ca}));
-  MILLRACE_ASSIGN_OR_RETURN(const Certificates chain, ReadCertificates(certificate));
-  MILLRACE_ASSIGN_OR_RETURN(const OpenSslPtr<EVP_PKEY> private_key, ReadKey(key));
-  const bool belong_together = X509_check_private_key(chain[0].get(), private_key.get()) == 1;
-  ERR_clear_error();
-  if (!belong_together) {
-    return key.Error(
-        absl::StrCat("is not the key of --tls_certificate ('", Printable(certificate.path), "')"));
-  }
-  MILLRACE_RETURN_IF_ERROR(CheckDates(certificate, chain[0].get()));
-  MILLRACE_RETURN_IF_ERROR(CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_CLIENT));
-  return std::shared_ptr<const Tls>(
-      new Tls(options, CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_SERVER)));
+absl::StatusOr<Tls*> Tls::Load(const TlsOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(options));
+  MILLRACE_ASSIGN_OR_RETURN(PublishedFile authorities, PublishedFile::Make(files.authorities));
+  MILLRACE_ASSIGN_OR_RETURN(PublishedFile identity, PublishedFile::Make(files.identity));
+  auto* const tls = new Tls(options, std::move(files), std::move(authorities), std::move(identity));
+  tls->TellOfTheEnd();
+  MILLRACE_ASSIGN_OR_RETURN(std::thread thread, StartThread([tls] { tls->KeepLoading(); }));
+  thread.detach();
+  return tls;
 }
 
-Tls::Tls(const TlsOptions& options, absl::Status may_serve)
-    : options_(options), may_serve_(std::move(may_serve)) {
+Tls::Tls(const TlsOptions& options, TlsFiles files, PublishedFile authorities,
+         PublishedFile identity)
+    : options_(options),
+      may_serve_(files.may_serve),
+      files_(std::move(files)),
+      authorities_(std::move(authorities)),
+      identity_(std::move(identity)) {
   namespace tls = grpc::experimental;
-  const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(options.reload_period));
-  const auto files = std::make_shared<tls::FileWatcherCertificateProvider>(
-      options.key, options.certificate, options.ca, static_cast<unsigned>(seconds));
+  const auto watched = std::make_shared<tls::FileWatcherCertificateProvider>(
+      identity_.path(), identity_.path(), authorities_.path(), kWatchSeconds);
   tls::TlsChannelCredentialsOptions channel;
-  channel.set_certificate_provider(files);
+  channel.set_certificate_provider(watched);
   channel.watch_root_certs();
   channel.watch_identity_key_cert_pairs();
   channel_ = tls::TlsCredentials(channel);
-  tls::TlsServerCredentialsOptions server(files);
+  tls::TlsServerCredentialsOptions server(watched);
   server.watch_root_certs();
   server.watch_identity_key_cert_pairs();
   server.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   server_ = tls::TlsServerCredentials(server);
 }
 
+void Tls::KeepLoading() {
+  const absl::Duration period = std::max(options_.reload_period, absl::Seconds(1));
+  absl::Status told;
+  absl::Time tell_again = absl::InfinitePast();
+  while (true) {
+    absl::SleepFor(period);
+    const absl::Status status = Reload();
+    if (status == told && absl::Now() < tell_again) continue;
+    told = status;
+    tell_again = absl::Now() + kTellAgain;
+    LOG_IF(ERROR, !status.ok()) << status.message()
+                                << "; new connections are made with what was there before";
+  }
+}
+
+absl::Status Tls::Reload() {
+  MILLRACE_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(options_));
+  if (may_serve_.ok()) MILLRACE_RETURN_IF_ERROR(files.may_serve);
+  const bool are_new = files.authorities != files_.authorities || files.identity != files_.identity;
+  if (are_new || absl::Now() - published_at_ >= kTicketKeyPeriod) {
+    MILLRACE_RETURN_IF_ERROR(Publish(std::move(files)));
+    LOG_IF(INFO, are_new)
+        << "--tls_certificate and --tls_ca have new contents, which count for new "
+        << "connections; the certificate expires on " << End();
+  }
+  TellOfTheEnd();
+  return absl::OkStatus();
+}
+
+absl::Status Tls::Publish(TlsFiles files) {
+  MILLRACE_RETURN_IF_ERROR(authorities_.Replace(files.authorities));
+  // A line beside the certificates, for a new key of tickets.
+  MILLRACE_RETURN_IF_ERROR(
+      identity_.Replace(absl::StrCat(files.identity, "# ", ++published_, "\n")));
+  files_ = std::move(files);
+  published_at_ = absl::Now();
+  return absl::OkStatus();
+}
+
+void Tls::TellOfTheEnd() {
+  const absl::Time now = absl::Now();
+  if (files_.end - now > kSoon || now < tell_of_the_end_) return;
+  tell_of_the_end_ = now + kTellAgainOfTheEnd;
+  LOG(WARNING) << "--tls_certificate: '" << Printable(options_.certificate) << "' expires on "
+               << End() << ": put a new one in its place before, and its key; both are taken "
+               << "up while this process runs";
+}
+
 // Of the process. Null: connections are plain text.
 class ProcessTls {
  public:
-  void Set(std::shared_ptr<const Tls> tls) {
+  void Set(const Tls* tls) {
     MutexLock lock(&mutex_);
-    tls_.swap(tls);
+    tls_ = tls;
   }
-  std::shared_ptr<const Tls> Get() const {
+  const Tls* Get() const {
     MutexLock lock(&mutex_);
     return tls_;
   }
 
  private:
   mutable Mutex mutex_;
-  std::shared_ptr<const Tls> tls_ ABSL_GUARDED_BY(mutex_);
+  const Tls* tls_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 ProcessTls& OfProcess() {
@@ -265,16 +204,17 @@ absl::Status CheckTlsOptions(const TlsOptions& options) {
 
 absl::Status SecureConnections(const TlsOptions& options) {
   MILLRACE_RETURN_IF_ERROR(CheckTlsOptions(options));
-  std::shared_ptr<const Tls> tls;
+  const Tls* tls = nullptr;
   if (!IsPlain(options)) {
+    EndProcessWhenDeaf();  // It takes care of what gRPC logs of handshakes.
     MILLRACE_ASSIGN_OR_RETURN(tls, Tls::Load(options));
   }
-  OfProcess().Set(std::move(tls));
+  OfProcess().Set(tls);
   return absl::OkStatus();
 }
 
 ChannelSecurity SecurityOfChannel(const std::string& address) {
-  const std::shared_ptr<const Tls> tls = OfProcess().Get();
+  const Tls* const tls = OfProcess().Get();
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   const bool is_unix = parsed.ok() && parsed->kind == Address::Kind::kUnix;
   if (tls == nullptr || is_unix) return {grpc::InsecureChannelCredentials(), ""};
@@ -286,7 +226,7 @@ bool IsSecured(const Address& address) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> SecurityOfServer(const Address& address) {
-  const std::shared_ptr<const Tls> tls = OfProcess().Get();
+  const Tls* const tls = OfProcess().Get();
   if (tls == nullptr || address.kind != Address::Kind::kTcp) {
     return grpc::InsecureServerCredentials();
   }

@@ -58,6 +58,24 @@ class TlsTest(unittest.TestCase):
             self.assertEqual(named.returncode, 0, named.stderr)
             self.assertIn("0 ps servers, 0 workers", named.stdout)
 
+    def test_an_embedded_cluster_is_of_one_process_whatever_the_environment_says(self):
+        trained = harness.millrace("train", JOB, f"--data={self.digits}", "--set", "steps=20", env=self.member)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_certificates_are_not_made_of_what_makes_no_sense(self):
+        def fails(*arguments, code=2):
+            result = subprocess.run(["deploy/make_certificates.sh", *arguments], capture_output=True, text=True)
+            self.assertEqual(result.returncode, code, result.stderr)
+            return result.stderr
+
+        place = self.directory / "broken"
+        self.assertIn("HOST: '10.0.0.1:2220'; must be a name or an IP address", fails(place, "a", "10.0.0.1:2220"))
+        self.assertIn("NAME: 'ca'", fails(place, "ca", "host"))
+        self.assertIn("bad ip address", fails(place, "a", "1.2.3", code=1))
+        (place / "ca.pem").unlink()
+        self.assertIn("ca.pem is missing or empty", fails(place, "a", "host", code=1))
+        self.assertEqual({file.name for file in place.iterdir()}, {"ca.key"})
+
     def test_what_cannot_be_used_is_named(self):
         ca = self.member["MILLRACE_TLS_CA"]
         for flags, code, says in [
