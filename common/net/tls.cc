@@ -86,8 +86,12 @@ absl::StatusOr<Tls*> Tls::Load(const TlsOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(PublishedFile identity, PublishedFile::Make(files.identity));
   auto* const tls = new Tls(options, std::move(files), std::move(authorities), std::move(identity));
   tls->TellOfTheEnd();
-  MILLRACE_ASSIGN_OR_RETURN(std::thread thread, StartThread([tls] { tls->KeepLoading(); }));
-  thread.detach();
+  absl::StatusOr<std::thread> thread = StartThread([tls] { tls->KeepLoading(); });
+  if (!thread.ok()) {
+    return absl::Status(thread.status().code(),
+                        absl::StrCat("a thread to read certificates: ", thread.status().message()));
+  }
+  thread->detach();
   return tls;
 }
 

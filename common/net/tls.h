@@ -19,8 +19,8 @@ struct TlsOptions {
   // A name or IP address that each server's certificate must be for. Empty: the one by which the
   // server is dialled.
   std::string server_name = {};
-  // How often the files are looked at for new contents, which count for new connections. In whole
-  // seconds, at least one.
+  // How often the files are looked at for new contents. Those that are good count for new
+  // connections. At least a second.
   absl::Duration reload_period = absl::Minutes(1);
 };
 
@@ -35,7 +35,8 @@ absl::Status CheckTlsOptions(const TlsOptions& options);
 // INVALID_ARGUMENT: as CheckTlsOptions; or a file cannot be read, or has no certificate or key in
 // it; the key is not the certificate's; the certificate is not from an authority, is not valid
 // today, or may not be shown by clients. The message names the flag, the file and what is wrong
-// with it. Nothing is changed then.
+// with it. UNAVAILABLE, RESOURCE_EXHAUSTED: the system has no memory file or no thread. Nothing is
+// changed after an error.
 absl::Status SecureConnections(const TlsOptions& options);
 
 }  // namespace millrace
