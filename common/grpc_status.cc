@@ -9,11 +9,13 @@
 namespace millrace {
 namespace {
 
+constexpr absl::string_view kAnotherName =
+    "the server's certificate is not for the name or address by which it is dialled; dial it by "
+    "one that the certificate has, or give that as --tls_server_name";
+
 // What gRPC 1.51 says where no connection comes about, and what to do.
 constexpr std::pair<absl::string_view, absl::string_view> kConnectionHints[] = {
-    {"Hostname Verification Check failed",
-     "the server's certificate is not for the name or address by which it is dialled; dial it by "
-     "one that the certificate has, or give that as --tls_server_name"},
+    {"Hostname Verification Check failed", kAnotherName},
     {"certificate verify failed",
      "the server's certificate is not from an authority of --tls_ca, or has expired"},
     {"wrong version number",
@@ -24,17 +26,16 @@ constexpr std::pair<absl::string_view, absl::string_view> kConnectionHints[] = {
      "the two ends do not agree on TLS; compare their --tls_ca, --tls_certificate and --tls_key"},
     {"Socket closed",
      "what listens there ends the connection at once; if it is the right server, then it speaks "
-     "TLS "
-     "and this process does not (--tls_ca, --tls_certificate, --tls_key), or it does not take this "
-     "process's certificate (its log says why)"},
+     "TLS and this process does not (--tls_ca, --tls_certificate, --tls_key), or it does not take "
+     "this process's certificate (its log says why)"},
 };
 
+// Of a message of this process's gRPC: what a server says of others' connections is no news of
+// ours.
 absl::string_view ConnectionHint(const std::string& message) {
   // Found after the handshake, of each call.
-  if (absl::StrContains(message, "call host does not match SSL server name")) {
-    return kConnectionHints[0].second;
-  }
-  if (!absl::StrContains(message, "failed to connect")) return "";
+  if (absl::StartsWith(message, "call host does not match SSL server name")) return kAnotherName;
+  if (!absl::StartsWith(message, "failed to connect")) return "";
   for (const auto& [words, hint] : kConnectionHints) {
     if (absl::StrContains(message, words)) return hint;
   }

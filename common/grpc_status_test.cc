@@ -60,6 +60,9 @@ TEST(GrpcStatusTest, DisagreementAboutTlsIsExplained) {
   EXPECT_THAT(told("Socket closed"), HasSubstr("does not take this process's certificate"));
   EXPECT_EQ(told("Connection refused"),
             "failed to connect to all addresses; last error: Connection refused");
+  const absl::Status relayed = absl::UnavailableError(
+      "ps-0: GetShard: failed to connect to all addresses; last error: Socket closed");
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(relayed)), relayed);
   const absl::Status late = FromGrpcStatus(
       grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "call host does not match SSL server name"));
   EXPECT_THAT(std::string(late.message()), HasSubstr("--tls_server_name"));

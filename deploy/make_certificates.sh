@@ -69,6 +69,7 @@ subjectAltName=$(IFS=,; echo "${names[*]}")
 extendedKeyUsage=serverAuth,clientAuth
 keyUsage=critical,digitalSignature
 basicConstraints=critical,CA:FALSE
+authorityKeyIdentifier=keyid
 EXTENSIONS
 new_key "$work/key"
 openssl_or_fail req -new -key "$work/key" -subj "/CN=$name" -out "$work/request"

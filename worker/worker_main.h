@@ -13,8 +13,7 @@ namespace millrace::worker {
 // Reads the flags (--help lists them) or TF_CONFIG, runs a worker until SIGTERM or SIGINT, and
 // returns the exit status: 0 after a signal, 2 for wrong usage and where the device that is named
 // cannot be used, 1 when the coordinator refused the worker, its device was lost or its certificate
-// cannot be used. `factory` makes
-// the models of jobs; empty: the layers of their ModelSpec.
+// cannot be used. `factory` makes the models of jobs; empty: the layers of their ModelSpec.
 int WorkerMain(int argc, char** argv, ModelFactory factory = {});
 
 // The same with models of the binary's own, which jobs ask for by name, beside those of layers.

@@ -13,19 +13,19 @@
 
 namespace millrace {
 
-// Thread-safe.
 struct ChannelSecurity {
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   std::string server_name;  // Empty: that of the address.
 };
 
-// As SecureConnections has said last, for a channel to `address`.
+// As SecureConnections has said last, for a channel to `address`. These are thread-safe.
 ChannelSecurity SecurityOfChannel(const std::string& address);
 
-// Whether it has said that servers that listen there are secured.
+// Whether a server at `address` is secured.
 bool IsSecured(const Address& address);
 
-// The same for a server. INVALID_ARGUMENT: the certificate may not be shown by servers.
+// As SecureConnections has said last, for a server at `address`. INVALID_ARGUMENT: the certificate
+// may not be shown by servers.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> SecurityOfServer(const Address& address);
 
 }  // namespace millrace

@@ -41,8 +41,9 @@ void EndIfDeaf(gpr_log_func_args* line) {
 
 // One line of many: whoever is refused comes again, at once and as often as they like.
 bool IsOfHandshake(const gpr_log_func_args& line) {
-  return absl::StrContains(line.file, "ssl_transport_security") ||
-         absl::StrContains(line.file, "ssl_utils");
+  return line.severity == GPR_LOG_SEVERITY_ERROR &&
+         (absl::StrContains(line.file, "ssl_transport_security") ||
+          absl::StrContains(line.file, "ssl_utils"));
 }
 
 // Said of connections that come about, too.

@@ -34,7 +34,7 @@ absl::StatusOr<PublishedFile> PublishedFile::Make(absl::string_view contents) {
   MILLRACE_ASSIGN_OR_RETURN(const int fd, NewFile(contents));
   PublishedFile file(fd);
   const std::string path = file.path();
-  if (access(path.c_str(), R_OK) != 0) return Failure(path);
+  if (access(path.c_str(), R_OK) != 0) return Failure(absl::StrCat("/proc must be there: ", path));
   return file;
 }
 

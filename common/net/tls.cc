@@ -4,6 +4,7 @@
 #include "common/net/tls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,6 +50,7 @@ class Tls {
   ChannelSecurity OfChannel() const { return {channel_, options_.server_name}; }
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> OfServer() const {
     MILLRACE_RETURN_IF_ERROR(may_serve_);
+    serves_ = true;
     return server_;
   }
 
@@ -66,6 +68,7 @@ class Tls {
 
   const TlsOptions options_;
   const absl::Status may_serve_;
+  mutable std::atomic<bool> serves_{false};
   TlsFiles files_;
   PublishedFile authorities_;
   PublishedFile identity_;
@@ -133,14 +136,13 @@ void Tls::KeepLoading() {
 }
 
 absl::Status Tls::Reload() {
+  if (absl::Now() - published_at_ >= kTicketKeyPeriod) MILLRACE_RETURN_IF_ERROR(Publish(files_));
   MILLRACE_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(options_));
-  if (may_serve_.ok()) MILLRACE_RETURN_IF_ERROR(files.may_serve);
-  const bool are_new = files.authorities != files_.authorities || files.identity != files_.identity;
-  if (are_new || absl::Now() - published_at_ >= kTicketKeyPeriod) {
+  if (serves_) MILLRACE_RETURN_IF_ERROR(files.may_serve);
+  if (files.authorities != files_.authorities || files.identity != files_.identity) {
     MILLRACE_RETURN_IF_ERROR(Publish(std::move(files)));
-    LOG_IF(INFO, are_new)
-        << "--tls_certificate and --tls_ca have new contents, which count for new "
-        << "connections; the certificate expires on " << End();
+    LOG(INFO) << "--tls_certificate and --tls_ca have new contents, which count for new "
+              << "connections; the certificate expires on " << End();
   }
   TellOfTheEnd();
   return absl::OkStatus();

@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -25,7 +24,7 @@ namespace millrace {
 namespace {
 
 // Larger files are something else.
-constexpr off_t kMaxPemBytes = 4 << 20;
+constexpr int kMaxPemBytes = 4 << 20;
 // OpenSSL's, as Debian sets it for handshakes.
 constexpr int kSecurityLevel = 2;
 
@@ -61,7 +60,11 @@ absl::StatusOr<std::string> ReadPem(const PemFile& file) {
   if (about.st_size > kMaxPemBytes) return file.Error("is larger than 4 MiB; must be a PEM file");
   std::ifstream stream(file.path, std::ios::binary);
   if (!stream) return file.Error(WhyNotRead());
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+  std::string pem(kMaxPemBytes, '\0');
+  stream.read(pem.data(), kMaxPemBytes);  // Which throws nothing.
+  if (stream.bad()) return file.Error(WhyNotRead());
+  pem.resize(static_cast<size_t>(stream.gcount()));
+  return pem;
 }
 
 OpenSslPtr<BIO> Reader(const std::string& pem) {
@@ -97,13 +100,17 @@ absl::StatusOr<OpenSslPtr<EVP_PKEY>> ReadKey(const PemFile& file) {
                         : "has no private key in it (PEM is expected)");
 }
 
+std::string TextIn(BIO* writer) {
+  char* text = nullptr;
+  const auto length = BIO_get_mem_data(writer, &text);
+  return std::string(text, static_cast<size_t>(length));
+}
+
 // Such as "Dec  1 02:40:00 2026 GMT".
 std::string TextOf(const ASN1_TIME* time) {
   const OpenSslPtr<BIO> writer(BIO_new(BIO_s_mem()));
   ASN1_TIME_print(writer.get(), time);
-  char* text = nullptr;
-  const auto length = BIO_get_mem_data(writer.get(), &text);
-  return std::string(text, static_cast<size_t>(length));
+  return TextIn(writer.get());
 }
 
 absl::Time EndOf(const X509* certificate) {
@@ -160,9 +167,7 @@ std::string Written(const Certificates& certificates, EVP_PKEY* key) {
   if (key != nullptr) {
     PEM_write_bio_PrivateKey(writer.get(), key, nullptr, nullptr, 0, nullptr, nullptr);
   }
-  char* text = nullptr;
-  const auto length = BIO_get_mem_data(writer.get(), &text);
-  return std::string(text, static_cast<size_t>(length));
+  return TextIn(writer.get());
 }
 
 }  // namespace

@@ -277,7 +277,7 @@ TEST_F(TlsFilesTest, CertificateMustBeValidNow) {
 TEST_F(TlsFilesTest, WhatIsRefusedChangesNothing) {
   const auto plain = Serve();
   TlsOptions options = member_;
-  options.key = "";
+  options.key = authority_.Issue({.file = "other"}).key;
   EXPECT_FALSE(SecureConnections(options).ok());
   EXPECT_EQ(Reach(*plain), absl::OkStatus());
 }

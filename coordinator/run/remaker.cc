@@ -273,7 +273,8 @@ absl::StatusOr<bool> Remaker::ReplaceByFurther(ShardGroup& shards, uint64_t step
   why_not_ = waits_for_files_ ? std::string(found.status().message()) : "";
   if (!found.ok() || found->step <= steps) return false;
   // Those that were to be made of it are there by now. What they have is not what was made, or they
-  // would go on together: a server's disk may be an older copy. So they are dropped first.
+  // would go on together: a server's disk may be an older copy. PlaceAgain has them dropped first
+  // only where they are not still to be made of it.
   shards.MarkMade();
   const size_t count = shards.placements().size();
   return MakeOf(*found, shards,
