@@ -367,6 +367,36 @@ TEST(RemakeTest, CoordinatorThatDiesAnywhereInBetweenMakesThemAgain) {
   EXPECT_EQ(recoveries[0].how(), "all shards from checkpoint 000001 at step 20");
 }
 
+// It was found there again, and again it was to be made of what it was made of, for ever.
+TEST(RemakeTest, ShardThatIsFurtherThanWhatIsMadeIsDroppedAndMadeOnceMore) {
+  std::atomic<bool> stuck{true};
+  JobSpec spec = JobWithCheckpoints(60);
+  spec.mutable_synchronous()->set_replicas(2);
+  StandingJob standing(2, 30, spec);
+  FakeCluster& cluster = standing.cluster;
+  const std::string& job = standing.job;
+  WriteCheckpointOf(job, standing.spec, {StepsBefore(20), StepsBefore(20)});
+  cluster.ps(1).Kill();
+  cluster.ps(1).ReplaceDisk();
+  cluster.ps(1).set_on_create([&](const std::string& /*job*/) {
+    return stuck ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the disk is slow")
+                 : grpc::Status::OK;
+  });
+  cluster.ps(1).Start(cluster.address());
+  standing.gate.Open();
+  cluster.AwaitNotice(job, "the disk is slow");
+  // As where ps-0 is back with an older copy of its disk: the shard was made of the same checkpoint
+  // before, and went on.
+  const uint64_t generation = cluster.ps(0).Shards(job)[0].generation();
+  for (uint64_t step = 20; step < 24; ++step) {
+    EXPECT_EQ(cluster.ps(0).Push(job, 0, generation, step), absl::OkStatus());
+  }
+  cluster.ps(0).LoseCuts();
+  stuck = false;
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  cluster.ExpectAllApplied(job, 60);
+}
+
 TEST(RemakeTest, ShardGoesToAServerThatHasRoomForIt) {
   JobSpec wanted = JobWithCheckpoints(60);
   wanted.mutable_placement()->set_shards(3);

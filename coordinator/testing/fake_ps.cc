@@ -96,6 +96,11 @@ void FakePs::Wipe() {
   cuts_.clear();
 }
 
+void FakePs::LoseCuts() {
+  MutexLock lock(&mutex_);
+  cuts_.clear();
+}
+
 struct FakePs::Disk {
   std::map<Key, Shard> flushed;
   std::map<Key, std::map<Name, Shard>> cuts;

@@ -70,6 +70,9 @@ class FakePs final : public ParameterServerAdmin::Service {
   // Whether steps are flushed as they are applied. Off at first.
   void set_flush_always(bool flush_always);
 
+  // Synchronous shards have no cut any more that they could step back to.
+  void LoseCuts();
+
   // Whether the cuts that PlanCuts asks for are taken. On at first.
   void set_takes_planned_cuts(bool takes);
   // The last contribution of a version is held, and applied when this is turned off. Off at first.
