@@ -138,6 +138,14 @@ class SimulatedCoordinator {
     request.set_directory_id(journal_.placements[shard].directory_id());
     return request;
   }
+  template <typename Request>
+  std::vector<Request> AllInDirectories() const {
+    std::vector<Request> requests;
+    for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
+      requests.push_back(InDirectory<Request>(shard));
+    }
+    return requests;
+  }
   // SetGeneration of those of `wanted`.
   void SetGenerations(const std::vector<bool>& wanted, std::function<void(const Answers&)> done);
   // Changes the journal in a moment, and goes on then.

@@ -71,10 +71,7 @@ void SimulatedCoordinator::DropFirst() {
       if (wanted[shard]) journal.placements[shard].set_making(ShardPlacement::TO_BE_MADE);
     }
   };
-  std::vector<DropShardRequest> requests;
-  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
-    requests.push_back(InDirectory<DropShardRequest>(shard));
-  }
+  const auto requests = AllInDirectories<DropShardRequest>();
   CallSome<ShardStatus>(
       wanted,
       [requests](uint32_t shard, SimulatedPs& ps, SimulatedPs::Answer answer) {
@@ -111,10 +108,7 @@ void SimulatedCoordinator::Bring() {
 
 void SimulatedCoordinator::SetGenerations(const std::vector<bool>& wanted,
                                           std::function<void(const Answers&)> done) {
-  std::vector<SetGenerationRequest> requests;
-  for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
-    requests.push_back(InDirectory<SetGenerationRequest>(shard));
-  }
+  const auto requests = AllInDirectories<SetGenerationRequest>();
   CallSome<ShardStatus>(
       wanted,
       [requests](uint32_t shard, SimulatedPs& ps, SimulatedPs::Answer answer) {
