@@ -27,8 +27,10 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 constexpr uint64_t kMessageMemory = uint64_t{256} << 20;
 
 RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegistry* registry,
-                                  Dispatcher* dispatcher, Planner* planner) {
+                                  Dispatcher* dispatcher, Planner* planner,
+                                  const EvacuatedServers* evacuated) {
   RunnerEnvironment environment;
+  environment.evacuated = evacuated;
   environment.registry = registry;
   environment.dispatcher = dispatcher;
   environment.planner = planner;
@@ -63,12 +65,13 @@ class CoordinatorImpl final : public Coordinator {
         registry_(options.heartbeat_period, options.clock),
         dispatcher_(&registry_, {.first_lease = options.lease_duration, .clock = options.clock}),
         planner_(&registry_, options.clock),
-        environment_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_)),
+        evacuated_(journal_.get()),
+        environment_(MakeEnvironment(options, &registry_, &dispatcher_, &planner_, &evacuated_)),
         table_(environment_, MakeLimits(options), journal_.get(), MakeQueueLimits(options)),
         submissions_(environment_, journal_.get(), &table_),
         member_events_(environment_, &table_),
         membership_(&registry_, options.clock),
-        jobs_(&table_, &submissions_, &registry_) {
+        jobs_(&table_, &submissions_, &registry_, &evacuated_) {
     registry_.SetObserver(&member_events_);
   }
 
@@ -76,6 +79,7 @@ class CoordinatorImpl final : public Coordinator {
 
   absl::Status Serve(ServerOptions options) {
     options.message_memory = kMessageMemory;
+    MILLRACE_RETURN_IF_ERROR(evacuated_.Load());
     MILLRACE_RETURN_IF_ERROR(table_.Load());
     // Nothing runs if it cannot be served.
     MILLRACE_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&membership_, &jobs_}));
@@ -105,6 +109,7 @@ class CoordinatorImpl final : public Coordinator {
   MemberRegistry registry_;
   Dispatcher dispatcher_;
   Planner planner_;
+  EvacuatedServers evacuated_;
   const RunnerEnvironment environment_;
   JobTable table_;
   Submissions submissions_;

@@ -86,6 +86,22 @@ grpc::internal::MethodHandler* NewCheckedHandler(
       });
 }
 
+// The same of a method that answers one request with a stream. `method` is called with the request
+// and a function that writes an answer: it blocks, and returns false when nobody reads any more.
+template <size_t kMaxBytes, typename Request, typename Response, typename Method>
+grpc::internal::MethodHandler* NewCheckedStreamHandler(Method method) {
+  using Checked = CheckedRequest<Request, kMaxBytes>;
+  using Stream = grpc::ServerSplitStreamer<Checked, Response>;
+  return new grpc::internal::SplitServerStreamingHandler<Checked, Response>(
+      [method](grpc::ServerContext* context, Stream* stream) {
+        Checked checked;
+        if (!ReadRequest(context, kRequestPatience, stream, &checked)) return NoRequest();
+        if (!checked.status.ok()) return ToGrpcStatus(checked.status);
+        return method(context, checked.request,
+                      [stream](const Response& response) { return stream->Write(response); });
+      });
+}
+
 }  // namespace millrace
 
 namespace grpc {

@@ -117,7 +117,9 @@ uint64_t Dispatcher::SetBarrierHere(const std::string& job_id, uint64_t at_least
                                     uint64_t at_most) {
   MutexLock lock(&mutex_);
   JobDispatch& job = jobs_.at(job_id);
-  const uint64_t barrier = std::clamp(job.tracker.next(), std::max<uint64_t>(at_least, 1), at_most);
+  const uint64_t version = std::max<uint64_t>(job.tracker.rules().replicas, 1);
+  const uint64_t next = (job.tracker.next() + version - 1) / version * version;
+  const uint64_t barrier = std::clamp(next, std::max<uint64_t>(at_least, 1), at_most);
   job.tracker.SetBarrier(barrier);
   HandOut();
   return barrier;

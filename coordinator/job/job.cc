@@ -208,6 +208,16 @@ void Job::Change(const std::function<void(JobRecord&)>& change) {
   change(record_);
 }
 
+bool Job::SetMoveTrouble(const std::string& why) {
+  MutexLock lock(&mutex_);
+  return std::exchange(move_trouble_, why) != why && !why.empty();
+}
+
+std::string Job::move_trouble() const {
+  MutexLock lock(&mutex_);
+  return move_trouble_;
+}
+
 void Job::SetWarnings(std::vector<std::string> warnings) {
   MutexLock lock(&mutex_);
   warnings_ = std::move(warnings);

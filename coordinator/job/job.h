@@ -158,6 +158,11 @@ class Job {
   void SetShardNews(std::vector<ShardNews> news) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<ShardNews> shard_news() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Why shards of it have not left servers that are evacuated, when that was tried last; empty: it
+  // was not, or they have. Returns whether that is news.
+  bool SetMoveTrouble(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::string move_trouble() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // See JobStatus.
   void SetWarnings(std::vector<std::string> warnings) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -188,6 +193,7 @@ class Job {
   TimeAccount time_ ABSL_GUARDED_BY(mutex_);
   Recovering recovering_ ABSL_GUARDED_BY(mutex_);
   std::vector<ShardNews> shard_news_ ABSL_GUARDED_BY(mutex_);
+  std::string move_trouble_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
   struct Turn {
     size_t jobs_before = 0;

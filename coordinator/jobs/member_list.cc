@@ -17,7 +17,8 @@ namespace {
 class MemberLister {
  public:
   MemberLister(const RunnerEnvironment& environment, const std::vector<std::shared_ptr<Job>>& jobs)
-      : registry_(*environment.registry),
+      : environment_(environment),
+        registry_(*environment.registry),
         view_(registry_.View()),
         now_(environment.clock->Now()) {  // After what it is compared with.
     for (const auto& job : jobs) {
@@ -54,6 +55,7 @@ class MemberLister {
       if (member.device_use) *report.mutable_device_use() = *member.device_use;
       for (const std::string& id : JobsOf(member)) report.add_job_ids(id);
     } else {
+      report.set_evacuated(environment_.IsEvacuated(member.directory_id));
       report.set_address(member.address);
       report.set_directory_id(member.directory_id);
       TakePlaced(&report);
@@ -113,6 +115,7 @@ class MemberLister {
     });
   }
 
+  const RunnerEnvironment& environment_;
   const MemberRegistry& registry_;
   MembersView view_;
   const absl::Time now_;

@@ -1,5 +1,6 @@
 // Keys: "format" says whose database it is; "job/NUMBER" holds a JobRecord, "events/NUMBER"
-// a count and "step/NUMBER" another one, NUMBER in 20 digits so that keys sort as numbers do.
+// a count and "step/NUMBER" another one, NUMBER in 20 digits so that keys sort as numbers do;
+// "evacuated" holds EvacuatedDirectories.
 // (Those made by earlier versions have a key "tag" besides.)
 //
 // Sequence numbers of events must have no gaps and never be used twice, or a watcher that resumes
@@ -27,6 +28,7 @@ namespace {
 constexpr char kFormatKey[] = "format";
 constexpr char kFormat[] = "millrace coordinator 1";
 constexpr char kJobPrefix[] = "job/";
+constexpr char kEvacuatedKey[] = "evacuated";
 
 std::string JobKey(uint64_t number) { return absl::StrFormat("job/%020d", number); }
 std::string EventsKey(uint64_t number) { return absl::StrFormat("events/%020d", number); }
@@ -158,6 +160,19 @@ absl::Status Journal::Forget(uint64_t job_number) {
       directory_,
       database_->Write(
           {.put = {}, .remove = {JobKey(job_number), EventsKey(job_number), StepKey(job_number)}}));
+}
+
+absl::StatusOr<EvacuatedDirectories> Journal::ReadEvacuated() const {
+  const auto value = database_->Get(kEvacuatedKey);
+  MILLRACE_RETURN_IF_ERROR(Named(directory_, value.status()));
+  EvacuatedDirectories directories;
+  if (!value->has_value() || directories.ParseFromString(**value)) return directories;
+  return absl::DataLossError(
+      absl::StrCat("--data_dir ", directory_, ": the entry ", kEvacuatedKey, " cannot be read"));
+}
+
+absl::Status Journal::WriteEvacuated(const EvacuatedDirectories& directories) {
+  return Put({{kEvacuatedKey, directories.SerializeAsString()}}, /*sync=*/true);
 }
 
 absl::Status Journal::WriteEvents(uint64_t job_number, uint64_t events, uint64_t step) {

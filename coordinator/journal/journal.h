@@ -1,4 +1,4 @@
-// What the coordinator must not forget: its jobs. In a RocksDB of its own.
+// What the coordinator must not forget: its jobs, and which ps servers are evacuated. In a RocksDB of its own.
 #ifndef MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
 #define MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
 
@@ -45,6 +45,11 @@ class Journal {
 
   // Returns when the job is gone, with its count of events; no error when it is not there.
   absl::Status Forget(uint64_t job_number);
+
+  // Those that were written last; none before the first time. DATA_LOSS: the entry is damaged.
+  absl::StatusOr<EvacuatedDirectories> ReadEvacuated() const;
+  // Returns when they are on disk.
+  absl::Status WriteEvacuated(const EvacuatedDirectories& directories);
 
   // See Entry. Survives the end of this process, though not necessarily of the machine.
   absl::Status WriteEvents(uint64_t job_number, uint64_t events, uint64_t step);

@@ -14,6 +14,7 @@
 #include "coordinator/job/job.h"
 #include "coordinator/run/attach_tries.h"
 #include "coordinator/run/avoided_servers.h"
+#include "coordinator/run/evacuator.h"
 #include "coordinator/run/mover.h"
 #include "coordinator/run/remaker.h"
 #include "coordinator/run/reporter.h"
@@ -50,6 +51,7 @@ class Attacher {
         inbox_(inbox),
         reporter_(reporter),
         remaker_(job, environment, inbox, reporter),
+        evacuator_(job, environment, inbox, reporter),
         tries_(job, inbox, reporter),
         unmaker_(job, environment, inbox, reporter, &tries_),
         mover_(job, environment, inbox, reporter, &tries_) {}
@@ -59,7 +61,8 @@ class Attacher {
   // it, or has held up a job that has not begun for longer than --restore_grace, or the furthest
   // checkpoint, with which the job was to begin, is damaged or was removed and the record has
   // another one, and the job is to be placed again; or shards are to be made again, and the record
-  // says where. Either way the group is of no more use.
+  // says where; or they were to move to other servers, and have, or have not. Either way the group
+  // is of no more use.
   absl::StatusOr<absl::optional<Attached>> Attach(ShardGroup& shards);
 
   // Before it: the server with that directory could not be called since then. How long attaching
@@ -67,6 +70,9 @@ class Attacher {
   void NoteUnserved(const std::string& directory_id, absl::Time since) {
     remaker_.NoteUnserved(directory_id, since);
   }
+
+  // Who is to be asked before it whether shards are to move.
+  Evacuator& evacuator() { return evacuator_; }
 
   // The newest generation that may be in use anywhere.
   uint64_t generation() const { return tries_.generation(); }
@@ -102,6 +108,7 @@ class Attacher {
   RunnerInbox* const inbox_;
   Reporter* const reporter_;
   Remaker remaker_;
+  Evacuator evacuator_;
   AttachTries tries_;
   Unmaker unmaker_;
   Mover mover_;

@@ -9,7 +9,7 @@ absl::StatusOr<bool> AvoidSilentServers(const RunnerEnvironment& environment,
                                         const std::string& job_id, RunnerInbox* inbox,
                                         AvoidedServers* avoided) {
   bool one_answers = false;
-  for (const PsMember& member : environment.registry->PsServers()) {
+  for (const PsMember& member : environment.OpenPsServers()) {
     const RegisterPs& ps = member.registration;
     if (avoided->Contains(ps.directory_id())) continue;
     const bool answers = CanBeCalled(ps.address(), ps.directory_id(), job_id);
@@ -18,6 +18,18 @@ absl::StatusOr<bool> AvoidSilentServers(const RunnerEnvironment& environment,
     one_answers |= answers;
   }
   return one_answers;
+}
+
+std::vector<TargetServer> TargetServers(const RunnerEnvironment& environment,
+                                        const AvoidedServers& avoided) {
+  std::vector<TargetServer> servers;
+  for (const PsMember& member : environment.OpenPsServers()) {
+    const RegisterPs& ps = member.registration;
+    if (avoided.Contains(ps.directory_id())) continue;
+    servers.push_back({ps.directory_id(), ps.name(), ps.address(),
+                       environment.elements_on ? environment.elements_on(ps.directory_id()) : 0});
+  }
+  return servers;
 }
 
 }  // namespace millrace::coordinator

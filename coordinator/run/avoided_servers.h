@@ -4,12 +4,14 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
+#include "coordinator/shards/remake_plan.h"
 
 namespace millrace::coordinator {
 
@@ -49,6 +51,10 @@ class AvoidedServers {
 absl::StatusOr<bool> AvoidSilentServers(const RunnerEnvironment& environment,
                                         const std::string& job_id, RunnerInbox* inbox,
                                         AvoidedServers* avoided);
+
+// Those that shards may go to: there, not evacuated and not avoided.
+std::vector<TargetServer> TargetServers(const RunnerEnvironment& environment,
+                                        const AvoidedServers& avoided);
 
 }  // namespace millrace::coordinator
 

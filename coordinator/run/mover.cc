@@ -71,7 +71,7 @@ absl::StatusOr<bool> Mover::Leave(ShardGroup& shards) {
 
 absl::StatusOr<bool> Mover::HasOthers() {
   const size_t wanted = std::max(environment_.min_ps, 1);
-  if (environment_.registry->PsServers().size() < wanted) return false;
+  if (environment_.OpenPsServers().size() < wanted) return false;
   return AvoidSilentServers(environment_, job_->id(), inbox_, &avoided_);
 }
 
@@ -82,7 +82,7 @@ absl::StatusOr<bool> Mover::TakeMoreServers(ShardGroup& shards) {
   for (const ShardPlacement& placement : shards.placements()) {
     considered_.insert(placement.directory_id());  // Of a move in another life of ours.
   }
-  for (const PsMember& member : environment_.registry->PsServers()) {
+  for (const PsMember& member : environment_.OpenPsServers()) {
     const RegisterPs& ps = member.registration;
     if (considered_.contains(ps.directory_id())) continue;
     const bool answers = CanBeCalled(ps.address(), ps.directory_id(), job_->id());
@@ -110,7 +110,7 @@ absl::Status Mover::Move(ShardGroup& shards, const std::string& notice) {
   troubles_.Note({}, now);
   no_room_since_.reset();
   considered_.clear();
-  for (const PsMember& member : environment_.registry->PsServers()) {
+  for (const PsMember& member : environment_.OpenPsServers()) {
     const std::string& directory = member.registration.directory_id();
     if (!avoided_.Contains(directory)) considered_.insert(directory);
   }

@@ -95,12 +95,13 @@ absl::Status Preparer::WaitAfterLosses() {
 
 absl::StatusOr<std::vector<PsMember>> Preparer::AwaitServers() {
   const size_t needed = std::max(environment_.min_ps, 1);
-  std::vector<PsMember> servers = environment_.registry->PsServers();
-  for (; servers.size() < needed; servers = environment_.registry->PsServers()) {
-    MILLRACE_RETURN_IF_ERROR(
-        reporter_->WaitForMember(absl::StrCat(needed, " ps servers (", servers.size(),
-                                              servers.size() == 1 ? " is" : " are", " connected)"),
-                                 kPause));
+  std::vector<PsMember> servers = environment_.OpenPsServers();
+  for (; servers.size() < needed; servers = environment_.OpenPsServers()) {
+    const bool others = environment_.registry->PsServers().size() > servers.size();
+    MILLRACE_RETURN_IF_ERROR(reporter_->WaitForMember(
+        absl::StrCat(needed, " ps servers (", servers.size(), servers.size() == 1 ? " is" : " are",
+                     " connected", others ? ", beside those that are evacuated" : "", ")"),
+        kPause));
   }
   return servers;
 }

@@ -88,7 +88,7 @@ absl::StatusOr<bool> Remaker::ReplaceMissing(ShardGroup& shards) {
   }
   if (causes.empty() || now < look_again_) return false;
   losses.cause = absl::StrJoin(causes, ", ");
-  if (Servers().empty()) avoided_.ClearHanging();
+  if (TargetServers(environment_, avoided_).empty()) avoided_.ClearHanging();
   return MakeAgain(shards, std::move(losses));
 }
 
@@ -132,7 +132,8 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   if (is_full || hangs) {
     avoided_.Avoid(placement.directory_id(),
                    is_full ? AvoidedServers::kFull : AvoidedServers::kHangs);
-    if (Servers().empty()) return hangs ? WaitForHanging(status) : false;
+    if (TargetServers(environment_, avoided_).empty())
+      return hangs ? WaitForHanging(status) : false;
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
   }
@@ -297,7 +298,7 @@ bool Remaker::CannotMake(const Losses& losses, const std::string& why_not) {
 
 absl::StatusOr<bool> Remaker::MakeOf(const FoundCheckpoint& found, ShardGroup& shards,
                                      Losses losses) {
-  const std::vector<RemakeServer> servers = Servers();
+  const std::vector<TargetServer> servers = TargetServers(environment_, avoided_);
   const bool moves =
       std::find(losses.moves.begin(), losses.moves.end(), true) != losses.moves.end();
   if (moves && servers.empty()) {
@@ -379,17 +380,6 @@ absl::StatusOr<bool> Remaker::IsRemoved(const ShardRestore& checkpoint) const {
       [this] { return !inbox_->interrupt().ok(); });
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   return removed.value_or(false);
-}
-
-std::vector<RemakeServer> Remaker::Servers() const {
-  std::vector<RemakeServer> servers;
-  for (const PsMember& member : environment_.registry->PsServers()) {
-    const RegisterPs& ps = member.registration;
-    if (avoided_.Contains(ps.directory_id())) continue;
-    servers.push_back({ps.directory_id(), ps.name(), ps.address(),
-                       environment_.elements_on ? environment_.elements_on(ps.directory_id()) : 0});
-  }
-  return servers;
 }
 
 // A server that came back between looking and journaling said what it has before that was stray.

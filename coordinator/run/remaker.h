@@ -124,7 +124,6 @@ class Remaker {
   absl::StatusOr<FoundCheckpoint> FindUsable();
   std::set<uint64_t> DamagedIn(const std::string& directory) const;
   std::set<uint64_t> DamagedBeside(const FoundCheckpoint& found) const;
-  std::vector<RemakeServer> Servers() const;
   void DropStrays(const JobRecord& before, absl::Span<const ShardPlacement> after) const;
 
   Job* const job_;

@@ -15,6 +15,7 @@
 #include "coordinator/checkpoint/patient_call.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/placement/evacuated_servers.h"
 #include "coordinator/run/memory_turn.h"
 #include "coordinator/run/planner.h"
 
@@ -33,6 +34,7 @@ struct RunnerEnvironment {
   MemberRegistry* registry = nullptr;
   Dispatcher* dispatcher = nullptr;
   Planner* planner = nullptr;
+  const EvacuatedServers* evacuated = nullptr;  // Null: none are.
   int min_ps = 1;
   absl::Duration member_timeout = absl::Minutes(10);
   absl::Duration plan_timeout = absl::Minutes(10);
@@ -52,6 +54,18 @@ struct RunnerEnvironment {
   // Called last, on the runner's thread, when a job has ended (not when it was stopped). Must not
   // block.
   std::function<void()> on_ended;
+
+  bool IsEvacuated(const std::string& directory_id) const {
+    return evacuated != nullptr && evacuated->Contains(directory_id);
+  }
+  // The ps servers that are there and may be given shards.
+  std::vector<PsMember> OpenPsServers() const {
+    std::vector<PsMember> servers = registry->PsServers();
+    std::erase_if(servers, [this](const PsMember& server) {
+      return IsEvacuated(server.registration.directory_id());
+    });
+    return servers;
+  }
 };
 
 }  // namespace millrace::coordinator

@@ -29,6 +29,8 @@ namespace {
 
 // How long it is waited for somebody to let go of what is pinned.
 constexpr absl::Duration kPinPatience = absl::Seconds(30);
+// How long shards that are to move wait for a checkpoint that is being written.
+constexpr absl::Duration kCheckpointPatience = absl::Minutes(1);
 
 StepRules RulesOf(const JobSpec& spec, uint64_t total_steps) {
   return {.total_steps = total_steps,
@@ -46,6 +48,7 @@ Trainer::Trainer(const Parts& parts)
       inbox_(*parts.inbox),
       reporter_(*parts.reporter),
       audit_(*parts.audit),
+      evacuator_(*parts.evacuator),
       checkpointer_(parts.checkpointer),
       clock_(parts.environment->clock),
       synchronous_(Replicas(parts.job->spec()) > 0),
@@ -69,6 +72,7 @@ void Trainer::Start(const Before& before, const Attached& attached, ShardGroup& 
   applied_ = merged.done.size();
   moved_at_ = clock_->Now();
   blocked_.reset();
+  rest_wanted_since_.reset();
   waits_for_checkpoint_ = false;
   judged_.reset();
   barrier_due_ = absl::InfinitePast();
@@ -188,6 +192,7 @@ absl::StatusOr<Trainer::Next> Trainer::LookAround(ShardGroup& shards, Evaluator&
   // Before the shards are told which cuts may go.
   AdvanceCheckpoints(environment_.dispatcher->GetProgress(job_.id()).value());
   MILLRACE_RETURN_IF_ERROR(ConcludeIfSaved(evaluator));
+  RestIfShardsMove(environment_.dispatcher->GetProgress(job_.id()).value(), shards, evaluator);
   StartPollIfDue(shards);
   const Dispatcher::TickResult tick = environment_.dispatcher->Tick(job_.id());
   tick_due_ = tick.next;
@@ -266,6 +271,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   const bool at_the_end = progress.watermark >= total_steps_;
   const bool is_evaluated = evaluator.BarrierFrom(barrier_) == barrier_;
   if (is_evaluated && evaluator.under_way()) return Next::kWait;
+  if (!at_the_end && MayRest(shards, evaluator)) return LeaveServers(shards);
   if (at_the_end && !flushed_) return FlushTheEnd(shards);
   if (is_evaluated && evaluator.IsDueAt(barrier_)) {
     job_.Spend(TimeUse::kEvaluating);
@@ -289,6 +295,36 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
   barrier_ = BarrierFrom(barrier_ + 1, evaluator);
   environment_.dispatcher->SetBarrier(job_.id(), barrier_);
   return Next::kAgain;
+}
+
+// Whether shards are to move, and an evaluation or a checkpoint, which would be given up for that,
+// is not under way; a checkpoint that takes long does not keep a server from being evacuated.
+bool Trainer::MayRest(const ShardGroup& shards, const Evaluator& evaluator) {
+  if (!evacuator_.IsDue(shards)) {
+    rest_wanted_since_.reset();
+    return false;
+  }
+  const absl::Time now = clock_->Now();
+  if (!rest_wanted_since_) rest_wanted_since_ = now;
+  if (evaluator.under_way()) return false;
+  const bool saves = checkpointer_ != nullptr && checkpointer_->under_way();
+  return !saves || now - *rest_wanted_since_ >= kCheckpointPatience;
+}
+
+void Trainer::RestIfShardsMove(const Dispatcher::Progress& progress, const ShardGroup& shards,
+                               const Evaluator& evaluator) {
+  if (progress.at_barrier || frontier_ > barrier_ || !MayRest(shards, evaluator)) return;
+  barrier_ = environment_.dispatcher->SetBarrierHere(job_.id(), frontier_, barrier_);
+}
+
+// The shards' own word counts: what was reported may still be being applied.
+absl::StatusOr<Trainer::Next> Trainer::LeaveServers(ShardGroup& shards) {
+  const auto statuses = shards.Get();
+  MILLRACE_RETURN_IF_ERROR(inbox_.interrupt());
+  if (!statuses.ok()) return AfterError(statuses.status(), shards);
+  const BarrierCheck check = CheckBarrier(*statuses, barrier_);
+  if (check.state != BarrierState::kReached) return AfterCheck(check, shards);
+  return Detach(evacuator_.Ask(shards));
 }
 
 absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {

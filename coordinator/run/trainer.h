@@ -18,6 +18,7 @@
 #include "coordinator/job/job.h"
 #include "coordinator/job/progress_watch.h"
 #include "coordinator/run/attacher.h"
+#include "coordinator/run/evacuator.h"
 #include "coordinator/run/evaluator.h"
 #include "coordinator/run/norm_exchange.h"
 #include "coordinator/run/report_audit.h"
@@ -43,6 +44,7 @@ class Trainer {
     RunnerInbox* inbox = nullptr;
     Reporter* reporter = nullptr;
     ReportAudit* audit = nullptr;
+    Evacuator* evacuator = nullptr;
     Checkpointer* checkpointer = nullptr;  // nullptr: the job has no checkpoints.
   };
   explicit Trainer(const Parts& parts);
@@ -88,6 +90,10 @@ class Trainer {
 
   absl::StatusOr<Next> PassBarrier(const Dispatcher::Progress& progress, ShardGroup& shards,
                                    Evaluator& evaluator);
+  bool MayRest(const ShardGroup& shards, const Evaluator& evaluator);
+  void RestIfShardsMove(const Dispatcher::Progress& progress, const ShardGroup& shards,
+                        const Evaluator& evaluator);
+  absl::StatusOr<Next> LeaveServers(ShardGroup& shards);
   absl::StatusOr<Next> FlushTheEnd(ShardGroup& shards);
   Next AfterCheck(const BarrierCheck& check, ShardGroup& shards);
   bool PinsStay(const absl::Status& status);
@@ -125,6 +131,7 @@ class Trainer {
   RunnerInbox& inbox_;
   Reporter& reporter_;
   ReportAudit& audit_;
+  Evacuator& evacuator_;
   Checkpointer* const checkpointer_;
   Clock* const clock_;
   const bool synchronous_;
@@ -143,7 +150,8 @@ class Trainer {
   uint64_t applied_ = 0;  // Steps, and when there were more than before.
   absl::Time moved_at_;
   absl::optional<Dispatcher::Stall> blocked_;
-  bool waits_for_checkpoint_ = false;  // The job's end does.
+  absl::optional<absl::Time> rest_wanted_since_;  // See MayRest.
+  bool waits_for_checkpoint_ = false;             // The job's end does.
   // An evaluation that has a result; while its state is saved as the best.
   struct Judged {
     Evaluated evaluated;

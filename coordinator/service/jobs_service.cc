@@ -20,6 +20,7 @@
 #include "coordinator/checkpoint/checkpoint_requests.h"
 #include "coordinator/job/evaluation_verdict.h"
 #include "coordinator/job/shard_placement.h"
+#include "coordinator/jobs/evacuation.h"
 #include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/shard_group.h"
 
@@ -74,33 +75,21 @@ absl::Status CheckEnd(const JobRecord& record, const ShardGroup& shards,
 }  // namespace
 
 // The indices are the methods' places in the service: generated code counts them so too.
-JobsService::JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry)
-    : table_(table), submissions_(submissions), registry_(registry) {
+JobsService::JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry,
+                         EvacuatedServers* evacuated)
+    : table_(table), submissions_(submissions), registry_(registry), evacuated_(evacuated) {
   MarkMethodStreamed(0, NewCheckedHandler<kMaxSubmissionBytes>(this, &JobsService::SubmitJob));
   MarkMethodStreamed(1, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetJob));
   MarkMethodStreamed(2, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListJobs));
-  CheckWatch(3);
+  MarkMethodStreamed(3, NewCheckedStreamHandler<kMaxRequestBytes, WatchJobRequest, JobEvent>(
+                            [this](grpc::ServerContext* context, const WatchJobRequest& request,
+                                   const auto& write) { return Watch(context, request, write); }));
   MarkMethodStreamed(4, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CancelJob));
   MarkMethodStreamed(6, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ExplainJob));
   MarkMethodStreamed(5, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::CheckpointJob));
   MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
   MarkMethodStreamed(8, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListMembers));
-}
-
-void JobsService::CheckWatch(int method) {
-  using Checked = CheckedRequest<WatchJobRequest, kMaxRequestBytes>;
-  using Stream = grpc::ServerSplitStreamer<Checked, JobEvent>;
-  MarkMethodStreamed(
-      method, new grpc::internal::SplitServerStreamingHandler<Checked, JobEvent>(
-                  [this](grpc::ServerContext* context, Stream* stream) {
-                    Checked checked;
-                    if (!ReadRequest(context, kRequestPatience, stream, &checked)) {
-                      return NoRequest();
-                    }
-                    if (!checked.status.ok()) return ToGrpcStatus(checked.status);
-                    return Watch(context, checked.request,
-                                 [stream](const JobEvent& event) { return stream->Write(event); });
-                  }));
+  MarkMethodStreamed(9, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::EvacuatePs));
 }
 
 absl::Status JobsService::CheckOpen() const {
@@ -295,6 +284,17 @@ grpc::Status JobsService::ListMembers(grpc::ServerContext* /*context*/,
   const absl::Status open = CheckOpen();
   if (!open.ok()) return ToGrpcStatus(open);
   *response = table_->Members();
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::EvacuatePs(grpc::ServerContext* /*context*/,
+                                     const EvacuatePsRequest* request,
+                                     EvacuatePsResponse* response) {
+  const absl::Status open = CheckOpen();
+  if (!open.ok()) return ToGrpcStatus(open);
+  const auto evacuated = coordinator::EvacuatePs(*request, *registry_, evacuated_, table_);
+  if (!evacuated.ok()) return ToGrpcStatus(evacuated.status());
+  *response = *evacuated;
   return grpc::Status::OK;
 }
 

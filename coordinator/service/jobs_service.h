@@ -13,6 +13,7 @@
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/jobs/submissions.h"
 #include "coordinator/membership/member_registry.h"
+#include "coordinator/placement/evacuated_servers.h"
 #include "protos/job.grpc.pb.h"
 
 namespace millrace::coordinator {
@@ -22,7 +23,8 @@ namespace millrace::coordinator {
 class JobsService final : public millrace::Jobs::Service {
  public:
   // Not owned.
-  JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry);
+  JobsService(JobTable* table, Submissions* submissions, const MemberRegistry* registry,
+              EvacuatedServers* evacuated);
 
   // Until then every call is answered with UNAVAILABLE: a job that has no runner yet could not be
   // cancelled.
@@ -49,12 +51,11 @@ class JobsService final : public millrace::Jobs::Service {
                             GetVariablesResponse* response) override;
   grpc::Status ListMembers(grpc::ServerContext* context, const ListMembersRequest* request,
                            ListMembersResponse* response) override;
+  grpc::Status EvacuatePs(grpc::ServerContext* context, const EvacuatePsRequest* request,
+                          EvacuatePsResponse* response) override;
 
  private:
   enum class Phase { kStarting, kOpen, kStopping };
-
-  // Has the method of that index check its requests.
-  void CheckWatch(int method);
 
   grpc::Status Watch(grpc::ServerContext* context, const WatchJobRequest& request,
                      const std::function<bool(const JobEvent&)>& write);
@@ -70,6 +71,7 @@ class JobsService final : public millrace::Jobs::Service {
   JobTable* const table_;
   Submissions* const submissions_;
   const MemberRegistry* const registry_;
+  EvacuatedServers* const evacuated_;
   std::atomic<Phase> phase_{Phase::kStarting};
 };
 

@@ -43,7 +43,8 @@ class JobsServiceTest : public testing::Test {
     environment.planner = &planner_;
     table_ = std::make_unique<JobTable>(environment, RetentionLimits(), journal_.get());
     submissions_ = std::make_unique<Submissions>(environment, journal_.get(), table_.get());
-    service_ = std::make_unique<JobsService>(table_.get(), submissions_.get(), &registry_);
+    service_ = std::make_unique<JobsService>(table_.get(), submissions_.get(), &registry_,
+                                             &evacuated_);
     ASSERT_TRUE(table_->Load().ok());
   }
 
@@ -58,6 +59,7 @@ class JobsServiceTest : public testing::Test {
   Dispatcher dispatcher_;
   Planner planner_;
   const std::unique_ptr<Journal> journal_ = OpenNewJournal();
+  EvacuatedServers evacuated_{journal_.get()};
   std::unique_ptr<JobTable> table_;
   std::unique_ptr<Submissions> submissions_;
   std::unique_ptr<JobsService> service_;

@@ -165,6 +165,8 @@ std::string DescribeOrigin(const ShardStatus& shard) {
       return absl::StrCat("from its cut of version ", shard.version());
     case ShardStatus::INITIAL_VALUES:
       return "from its initial values";
+    case ShardStatus::COPY:
+      return "as its server had it before";
     case ShardStatus::CHECKPOINT:
       return "from its checkpoint";
     default:

@@ -10,12 +10,34 @@ namespace millrace::coordinator {
 
 using ::google::protobuf::util::MessageDifferencer;
 
+namespace {
+
+// The servers that hold least get these shards.
+std::vector<ShardMove> MovesOf(absl::Span<const ShardPlacement> shards,
+                               const std::vector<size_t>& moving,
+                               absl::Span<const TargetServer> servers) {
+  if (moving.empty()) return {};
+  std::vector<ShardSlices> slices;
+  for (const size_t shard : moving) {
+    slices.emplace_back(shards[shard].slices().begin(), shards[shard].slices().end());
+  }
+  std::vector<uint64_t> held;
+  for (const TargetServer& server : servers) held.push_back(server.held);
+  const std::vector<size_t> assigned = AssignShards(slices, std::move(held));
+  std::vector<ShardMove> moves;
+  for (size_t i = 0; i < moving.size(); ++i) {
+    moves.push_back({static_cast<uint32_t>(moving[i]), servers[assigned[i]]});
+  }
+  return moves;
+}
+
+}  // namespace
+
 std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
                                        const std::vector<bool>& again,
                                        const std::vector<bool>& moves, const ShardRestore& from,
-                                       absl::Span<const RemakeServer> servers) {
-  std::vector<ShardPlacement*> moving;
-  std::vector<ShardSlices> slices;
+                                       absl::Span<const TargetServer> servers) {
+  std::vector<size_t> moving;
   for (size_t i = 0; i < shards.size(); ++i) {
     ShardPlacement& shard = shards[i];
     if (!again[i] && !IsToBeMade(shard)) continue;
@@ -24,21 +46,28 @@ std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
     if (is_the_same) continue;  // It may be there already.
     *shard.mutable_restore() = from;
     shard.set_making(ShardPlacement::TO_BE_DROPPED);
-    if (!moves[i]) continue;
-    moving.push_back(&shard);
-    slices.emplace_back(shard.slices().begin(), shard.slices().end());
+    if (moves[i]) moving.push_back(i);
   }
-  if (moving.empty()) return shards;
-  std::vector<uint64_t> held;
-  for (const RemakeServer& server : servers) held.push_back(server.held);
-  const std::vector<size_t> assigned = AssignShards(slices, std::move(held));
-  for (size_t i = 0; i < moving.size(); ++i) {
-    const RemakeServer& server = servers[assigned[i]];
-    moving[i]->set_directory_id(server.directory_id);
-    moving[i]->set_server(server.name);
-    moving[i]->set_address(server.address);
-  }
+  for (const ShardMove& move : MovesOf(shards, moving, servers))
+    PlaceOn(move.to, shards[move.shard]);
   return shards;
+}
+
+std::vector<ShardMove> PlanMoves(absl::Span<const ShardPlacement> shards,
+                                 const std::function<bool(const std::string&)>& is_left,
+                                 absl::Span<const TargetServer> servers) {
+  if (servers.empty()) return {};
+  std::vector<size_t> moving;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (is_left(shards[i].directory_id())) moving.push_back(i);
+  }
+  return MovesOf(shards, moving, servers);
+}
+
+void PlaceOn(const TargetServer& server, ShardPlacement& shard) {
+  shard.set_directory_id(server.directory_id);
+  shard.set_server(server.name);
+  shard.set_address(server.address);
 }
 
 std::string DescribeRemade(absl::Span<const ShardPlacement> shards) {

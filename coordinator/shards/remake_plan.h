@@ -1,8 +1,10 @@
-// Where the shards of a job go that are made again from a checkpoint. Pure functions.
+// Where shards of a job go that leave their servers, or are made again from a checkpoint. Pure
+// functions.
 #ifndef MILLRACE_COORDINATOR_SHARDS_REMAKE_PLAN_H_
 #define MILLRACE_COORDINATOR_SHARDS_REMAKE_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,8 @@
 
 namespace millrace::coordinator {
 
-struct RemakeServer {
+// Where a shard may go.
+struct TargetServer {
   std::string directory_id;
   std::string name;
   std::string address;
@@ -26,7 +29,22 @@ struct RemakeServer {
 std::vector<ShardPlacement> PlaceAgain(std::vector<ShardPlacement> shards,
                                        const std::vector<bool>& again,
                                        const std::vector<bool>& moves, const ShardRestore& from,
-                                       absl::Span<const RemakeServer> servers);
+                                       absl::Span<const TargetServer> servers);
+
+struct ShardMove {
+  uint32_t shard = 0;
+  TargetServer to;
+};
+
+// The shards that are in directories that are left, and where they go: to the servers that hold
+// least. Nothing where there are no servers.
+std::vector<ShardMove> PlanMoves(
+    absl::Span<const ShardPlacement> shards,
+    const std::function<bool(const std::string& directory_id)>& is_left,
+    absl::Span<const TargetServer> servers);
+
+// Places the shard there.
+void PlaceOn(const TargetServer& server, ShardPlacement& shard);
 
 // "all shards", "shard 1", "shards 1, 2": those that are to be made, for people.
 std::string DescribeRemade(absl::Span<const ShardPlacement> shards);

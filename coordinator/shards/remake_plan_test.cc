@@ -39,7 +39,7 @@ ShardRestore Checkpoint(uint64_t number) {
   return restore;
 }
 
-const std::vector<RemakeServer> kTwoServers = {{"d0", "ps-0", "a:1", 100},
+const std::vector<TargetServer> kTwoServers = {{"d0", "ps-0", "a:1", 100},
                                                {"d9", "ps-9", "a:2", 0}};
 
 TEST(RemakePlanTest, OnlyWhatIsLostIsMadeAgainAndMovesWhereLeastIsHeld) {

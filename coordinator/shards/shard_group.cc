@@ -344,6 +344,49 @@ absl::Status ShardGroup::ApplyVersion(const ApplyVersionRequest& request, const 
       .status();
 }
 
+// Whoever reads for longer than this from a server that stands still is given up, and with the next
+// generation refused.
+absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
+                                                      absl::Span<const ShardMove> moves) {
+  const auto round = std::make_shared<Round<CopyShardRequest, ShardStatus>>(
+      moves.size(), making_.CopyPatience(placements()));
+  const bool cancelled = !under_way_.Add(round);
+  std::vector<std::unique_ptr<ParameterServerAdmin::Stub>> stubs;
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const auto& [shard, to] = moves[i];
+    CopyShardRequest& request = round->requests[i];
+    Address(job_id_, shard, request);
+    request.set_generation(generation + 1);
+    request.set_source_generation(generation);
+    request.set_directory_id(to.directory_id);
+    request.set_source_address(placements()[shard].address());
+    request.set_source_directory_id(placements()[shard].directory_id());
+    if (cancelled) {
+      round->Done(i, grpc::Status(grpc::StatusCode::CANCELLED, "the job ends"));
+      continue;
+    }
+    stubs.push_back(ParameterServerAdmin::NewStub(CreateChannel(to.address)));
+    stubs.back()->async()->CopyShard(
+        round->context(i), &request, &round->responses[i],
+        [this, calls = round.get(), i, number = shard](grpc::Status status) {
+          if (status.ok()) status = CheckAnswer(number, calls->responses[i]);
+          calls->Done(i, status);
+        });
+  }
+  while (!round->AwaitFor(kLookAround)) {
+    for (size_t i = 0; i < moves.size(); ++i) {
+      if (!servers_.IsThere(moves[i].shard)) round->context(i)->TryCancel();
+    }
+  }
+  const std::vector<grpc::Status> statuses = round->statuses();
+  const absl::optional<uint32_t> worst = WorstOf(statuses);
+  if (!worst) return std::move(round->responses);
+  const auto& [shard, to] = moves[*worst];
+  failed_server_ = absl::StrCat(to.name, " (", to.address, ")");
+  failed_shard_ = shard;
+  return CallError("CopyShard", {failed_server_, shard, servers_.IsThere(shard)}, statuses[*worst]);
+}
+
 absl::Status ShardGroup::Fence(uint64_t generation) {
   return CallThoseThere("SetGeneration", &AdminCalls::SetGeneration, kFenceCall,
                         InDirectory(job_id_, servers_, generation));

@@ -13,11 +13,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "coordinator/checkpoint/checkpoint_shards.h"
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/shards/call_round.h"
 #include "coordinator/shards/open_rounds.h"
+#include "coordinator/shards/remake_plan.h"
 #include "coordinator/shards/shard_making.h"
 #include "coordinator/shards/shard_servers.h"
 #include "protos/job.pb.h"
@@ -85,6 +87,10 @@ class ShardGroup final : public CheckpointShards {
   absl::StatusOr<std::vector<MeasureVersionResponse>> MeasureVersion(
       const MeasureVersionRequest& request, const OnWait& on_wait);
   absl::Status ApplyVersion(const ApplyVersionRequest& request, const OnWait& on_wait);
+
+  // CopyShard, of each of these shards to where it moves, from where it is at this generation; the
+  // copies are at the next one. Nothing changes here. Answers are in the order of the moves.
+  absl::StatusOr<Statuses> Copy(uint64_t generation, absl::Span<const ShardMove> moves);
 
   // These call the servers that are there.
   // Returns what those said that have their shards.

@@ -12,6 +12,8 @@ namespace {
 
 // Makes a shard of any size, in memory. Retention relies on it: see kSettling there.
 constexpr absl::Duration kMakePatience = absl::Minutes(5);
+// Takes a shard of any size from a server that answers at once, but for its bytes.
+constexpr absl::Duration kCopyPatience = absl::Seconds(30);
 // One that is read from files, perhaps a network's, may take as long as that takes with so many
 // bytes a second.
 constexpr double kSlowestRead = 10 << 20;
@@ -57,11 +59,18 @@ absl::Duration ShardMaking::Patience(absl::Span<const ShardPlacement> placements
                                  [](const auto& placement) { return placement.has_restore(); }) ||
                      !warm_start_.empty();
   if (!reads) return kMakePatience;
+  return std::max(kReadPatience, absl::Seconds(MostBytes(placements) / kSlowestRead));
+}
+
+absl::Duration ShardMaking::CopyPatience(absl::Span<const ShardPlacement> placements) const {
+  return kCopyPatience + absl::Seconds(MostBytes(placements) / kSlowestRead);
+}
+
+double ShardMaking::MostBytes(absl::Span<const ShardPlacement> placements) const {
   uint64_t most = 0;
   for (const ShardPlacement& placement : placements) most = std::max(most, ElementsOf(placement));
   const size_t arrays = 1 + OptimizerSlots(spec_.optimizer()).size();
-  const double bytes = static_cast<double>(most) * static_cast<double>(arrays * sizeof(float));
-  return std::max(kReadPatience, absl::Seconds(bytes / kSlowestRead));
+  return static_cast<double>(most) * static_cast<double>(arrays * sizeof(float));
 }
 
 }  // namespace millrace::coordinator

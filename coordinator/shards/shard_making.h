@@ -30,8 +30,13 @@ class ShardMaking {
   // How long a server may take for the largest of these: minutes in memory, and at least
   // kReadPatience where some are read, more where a slow network must carry much.
   absl::Duration Patience(absl::Span<const ShardPlacement> placements) const;
+  // The same for one that is copied from another server, while the job stands still.
+  absl::Duration CopyPatience(absl::Span<const ShardPlacement> placements) const;
 
  private:
+  // Bytes of the largest: values and slots.
+  double MostBytes(absl::Span<const ShardPlacement> placements) const;
+
   const std::string job_id_;
   const JobSpec spec_;
   const JobPlan plan_;

@@ -83,20 +83,6 @@ absl::Status FillArray(const ShardPlan& plan, uint32_t slice, int array,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Block>>> MakeBlocks(const ShardPlan& plan,
-                                                               BlockPool* pool) {
-  std::vector<std::shared_ptr<Block>> blocks;
-  for (const BlockLayout::BlockPlace& place : plan.layout.blocks()) {
-    blocks.push_back(pool->Allocate(place.elements, plan.optimizer->slots()));
-    if (blocks.back() != nullptr) continue;
-    return absl::ResourceExhaustedError(
-        absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
-                     ": the system gives no more memory for its ", plan.layout.elements(),
-                     " elements; use more ps servers"));
-  }
-  return blocks;
-}
-
 // Makes a shard's first state from a checkpoint.
 class CheckpointLoader {
  public:
@@ -224,7 +210,7 @@ absl::StatusOr<ShardContents> CheckpointLoader::Load(BlockPool* pool, const MayG
   state->version = shard.version();
   MILLRACE_RETURN_IF_ERROR(CheckSteps(state->applied, state->version));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<Block>> blocks,
-                            MakeBlocks(plan_, pool));
+                            AllocateBlocks(plan_, pool));
   for (size_t i = 0; i < variables_.size(); ++i) {
     const auto read = [&](int array, uint64_t begin, absl::Span<float> values) {
       return checkpoint_->Read(variables_[i], arrays[static_cast<size_t>(array)], begin, values);
@@ -317,7 +303,7 @@ absl::StatusOr<ShardContents> ReadStoredValues(const FileSystemPtr& file_system,
                                                const ShardPlan& plan, BlockPool* pool,
                                                const MayGoOn& may_go_on) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<Block>> blocks,
-                            MakeBlocks(plan, pool));
+                            AllocateBlocks(plan, pool));
   TensorFiles files(file_system);
   for (int i = 0; i < plan.spec.slices_size(); ++i) {
     const ShardSlice& slice = plan.spec.slices(i);

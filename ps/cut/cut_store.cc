@@ -11,9 +11,9 @@
 // finishes that. Numbers are never given twice, to whichever shards, so the list hits no other cut,
 // and neither does whoever still has one of a shard that was dropped and made again.
 //
-// A shard that starts from files has its first cut before its record, and before that the mark that
-// files of its name go, which its record takes away: whenever that ends there is a whole shard or
-// none.
+// A shard that does not begin as its initial values has its first cut before its record, and before
+// that the mark that files of its name go, which its record takes away: whenever that ends there is
+// a whole shard or none.
 #include "ps/cut/cut_store.h"
 
 #include <algorithm>
@@ -115,6 +115,10 @@ absl::StatusOr<std::vector<StoredShard>> CutStore::ListShards() {
 }
 
 absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term) {
+  return WriteRecord(spec, term, /*has_cut=*/false);
+}
+
+absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term, bool has_cut) {
   const std::string shard_key = KeyOf(spec);
   const Entry entry = Find(shard_key);
   const auto gone = [&](const Cut& cut) {
@@ -140,7 +144,9 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
   const bool steps_to_the_beginning =
       entry.epoch < term.epoch && term.stepped_back_to.version() == 0;
   const bool begins_anew = entry.life == 0 || steps_to_the_beginning;
-  if (begins_anew) changes.remove = {DroppedKey(shard_key), HadCutKey(shard_key)};
+  if (begins_anew) changes.remove = {DroppedKey(shard_key)};
+  if (begins_anew && !has_cut) changes.remove.push_back(HadCutKey(shard_key));
+  if (has_cut) changes.put.emplace_back(HadCutKey(shard_key), "");
   MILLRACE_RETURN_IF_ERROR(database_->Commit(changes));
   TakeOut(shard_key, gone);
   {
@@ -149,6 +155,7 @@ absl::Status CutStore::WriteRecord(const ShardSpec& spec, const ShardTerm& term)
     if (written.life == 0) written.life = ++lives_;
     written.epoch = term.epoch;
     if (begins_anew) written.had_cut = false;
+    written.had_cut |= has_cut;
   }
   const absl::Status removed = RemoveFiles(shard_key);
   if (!removed.ok()) {
@@ -267,7 +274,7 @@ absl::Status CutStore::CommitFirstCut(const ShardSpec& spec, const ShardTerm& te
     status = database_->Adopt(std::move(staged->file),
                               CutFileName(staged->shard_key, staged->cut.number));
   }
-  if (status.ok()) status = WriteRecord(spec, term);
+  if (status.ok()) status = WriteRecord(spec, term, /*has_cut=*/true);
   MutexLock lock(&mutex_);
   Entry& entry = entries_[staged->shard_key];
   if (status.ok()) {

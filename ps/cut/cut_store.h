@@ -87,8 +87,8 @@ class CutStore {
                                                       const CutContents& contents);
   absl::Status CommitCut(std::unique_ptr<StagedCut> cut);
 
-  // The same of a new shard that starts from files: its record and its first cut, both or nothing.
-  // REQUIRES: the shard is not there, and nobody else makes it meanwhile.
+  // The same of a new shard that does not begin as its initial values: its record and its first
+  // cut, both or nothing. REQUIRES: the shard is not there, and nobody else makes it meanwhile.
   absl::StatusOr<std::unique_ptr<StagedCut>> StageFirstCut(const ShardPlan& plan,
                                                            const CutContents& contents);
   absl::Status CommitFirstCut(const ShardSpec& spec, const ShardTerm& term,
@@ -152,6 +152,8 @@ class CutStore {
 
   explicit CutStore(std::unique_ptr<Database> database);
 
+  // `has_cut`: with the record the database says that the shard has had a cut.
+  absl::Status WriteRecord(const ShardSpec& spec, const ShardTerm& term, bool has_cut);
   absl::Status ReadRecords();
   absl::Status FindCuts();
   // Files of dropped shards, and cuts that are none any more. Those that stay are remembered.

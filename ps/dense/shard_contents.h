@@ -23,7 +23,7 @@ struct ShardContents {
   // closed then, until somebody who knows that sets a greater generation.
   ShardStatus::Origin origin = ShardStatus::CREATED;
   bool more_acknowledged = false;
-  absl::Duration load = absl::ZeroDuration();  // CHECKPOINT: how long reading it took.
+  absl::Duration load = absl::ZeroDuration();  // CHECKPOINT, COPY: how long reading it took.
   CutName stepped_back_to = {};                // The cut that it went to last.
   // The job has ended; `state` may then be without blocks, which are in the database.
   bool retired = false;

@@ -270,24 +270,34 @@ void FillInitialSlots(const Optimizer& optimizer, Block* block) {
   }
 }
 
-absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
-  auto state = std::make_shared<ShardState>();
+absl::StatusOr<std::vector<std::shared_ptr<Block>>> AllocateBlocks(const ShardPlan& plan,
+                                                                   BlockPool* pool) {
   const int slots = plan.optimizer->slots();
+  std::vector<std::shared_ptr<Block>> blocks;
   for (const BlockLayout::BlockPlace& place : plan.layout.blocks()) {
-    std::shared_ptr<Block> block = pool->Allocate(place.elements, slots);
-    if (block == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
-                       ": the system gives no more memory for its ", plan.layout.elements(),
-                       " elements with ", slots, " optimizer slots each; use more ps servers"));
-    }
+    blocks.push_back(pool->Allocate(place.elements, slots));
+    if (blocks.back() != nullptr) continue;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ShardName(plan.spec.job_id(), plan.spec.shard()),
+                     ": the system gives no more memory for its ", plan.layout.elements(),
+                     " elements with ", slots, " optimizer slots each; use more ps servers"));
+  }
+  return blocks;
+}
+
+absl::StatusOr<StatePtr> MakeInitialState(const ShardPlan& plan, BlockPool* pool) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<Block>> blocks,
+                            AllocateBlocks(plan, pool));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const BlockLayout::BlockPlace& place = plan.layout.blocks()[i];
     const ShardSlice& slice = plan.spec.slices(static_cast<int>(place.slice));
     FillInitialValues(slice.initial_value(), plan.spec.seed(), slice.variable_name(),
                       slice.slice().offset() + place.offset,
-                      absl::MakeSpan(block->array(0), place.elements));
-    FillInitialSlots(*plan.optimizer, block.get());
-    state->blocks.push_back(std::move(block));
+                      absl::MakeSpan(blocks[i]->array(0), place.elements));
+    FillInitialSlots(*plan.optimizer, blocks[i].get());
   }
+  auto state = std::make_shared<ShardState>();
+  state->blocks.assign(blocks.begin(), blocks.end());
   return state;
 }
 

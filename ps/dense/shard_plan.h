@@ -58,6 +58,11 @@ uint64_t MemoryNeed(const ShardPlan& plan);
 // What a block's slots are before the first update.
 void FillInitialSlots(const Optimizer& optimizer, Block* block);
 
+// Blocks for a state of the shard, in the order of its layout, with undefined contents.
+// RESOURCE_EXHAUSTED: the system gives no more memory.
+absl::StatusOr<std::vector<std::shared_ptr<Block>>> AllocateBlocks(const ShardPlan& plan,
+                                                                   BlockPool* pool);
+
 // Version 0: initial values and slots, no step applied. Values that are stored in files are 0.
 // Computes for a while: tens of nanoseconds an element. RESOURCE_EXHAUSTED: the system gives no
 // more memory.

@@ -14,6 +14,7 @@
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "ps/dense/shard_plan.h"
+#include "ps/service/shard_transfer.h"
 
 namespace millrace::ps {
 namespace {
@@ -62,6 +63,18 @@ absl::Status CheckDirectory(const ShardStore& store, const Request& request) {
                                              ": do two ps servers have one --advertise?"));
 }
 
+absl::Status CheckCopy(const CopyShardRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckGeneration(request.generation()));
+  MILLRACE_RETURN_IF_ERROR(CheckJobId(request.job_id()));
+  if (request.generation() <= request.source_generation()) {
+    return absl::InvalidArgumentError(absl::StrCat("generation: ", request.generation(),
+                                                   "; must be above source_generation, ",
+                                                   request.source_generation()));
+  }
+  if (!request.source_address().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("source_address: is empty; must be that of a ps server");
+}
+
 // The shard that a request is for.
 template <typename Request>
 absl::StatusOr<std::shared_ptr<Shard>> FindShard(const ShardStore& store, const Request& request) {
@@ -98,6 +111,11 @@ Admin::Admin(ShardStore* store) : store_(store) {
   MarkMethodStreamed(10, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::DropShard));
   MarkMethodStreamed(11, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::MeasureVersion));
   MarkMethodStreamed(12, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::ApplyVersion));
+  MarkMethodStreamed(13, NewCheckedHandler<kMaxMessageBytes>(this, &Admin::CopyShard));
+  MarkMethodStreamed(14,
+                     NewCheckedStreamHandler<kMaxMessageBytes, ReadShardRequest, ReadShardResponse>(
+                         [this](grpc::ServerContext* /*context*/, const ReadShardRequest& request,
+                                const auto& write) { return Send(request, write); }));
 }
 
 grpc::Status Admin::CreateShard(grpc::ServerContext* context, const CreateShardRequest* request,
@@ -215,6 +233,25 @@ grpc::Status Admin::ApplyVersion(grpc::ServerContext* /*context*/,
   const auto shard = FindShard(*store_, *request);
   if (!shard.ok()) return ToGrpcStatus(shard.status());
   return Reply((*shard)->ApplyVersion(*request), response);
+}
+
+grpc::Status Admin::CopyShard(grpc::ServerContext* context, const CopyShardRequest* request,
+                              ShardStatus* response) {
+  absl::Status valid = CheckCopy(*request);
+  if (valid.ok()) valid = CheckDirectory(*store_, *request);
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  const absl::Duration timeout = TimeLeft(*context);
+  const std::unique_ptr<ShardSource> source = ReadFromServer(*request, timeout);
+  return Reply(store_->Copy(*request, *source, timeout), response);
+}
+
+grpc::Status Admin::Send(const ReadShardRequest& request,
+                         const std::function<bool(const ReadShardResponse&)>& write) {
+  const absl::Status valid = CheckDirectory(*store_, request);
+  if (!valid.ok()) return ToGrpcStatus(valid);
+  const auto shard = FindShard(*store_, request);
+  if (!shard.ok()) return ToGrpcStatus(shard.status());
+  return ToGrpcStatus(SendShard(**shard, request.generation(), write));
 }
 
 }  // namespace millrace::ps

@@ -2,6 +2,8 @@
 #ifndef MILLRACE_PS_SERVICE_ADMIN_H_
 #define MILLRACE_PS_SERVICE_ADMIN_H_
 
+#include <functional>
+
 #include "protos/parameter_server.grpc.pb.h"
 #include "ps/store/shard_store.h"
 
@@ -41,8 +43,14 @@ class Admin final : public ParameterServerAdmin::Service {
                               MeasureVersionResponse* response) override;
   grpc::Status ApplyVersion(grpc::ServerContext* context, const ApplyVersionRequest* request,
                             ApplyVersionResponse* response) override;
+  grpc::Status CopyShard(grpc::ServerContext* context, const CopyShardRequest* request,
+                         ShardStatus* response) override;
 
  private:
+  // ReadShard, whose answers go to `write`.
+  grpc::Status Send(const ReadShardRequest& request,
+                    const std::function<bool(const ReadShardResponse&)>& write);
+
   ShardStore* const store_;
 };
 

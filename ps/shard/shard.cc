@@ -371,7 +371,8 @@ ShardStatus Shard::StatusOf(const ShardState& state) const {
   const bool lacks_norm = AwaitsNorms(plan_.spec) && !state_->gradient_norm.has_value();
   status.set_has_previous(previous_ != nullptr && !lacks_norm);
   status.set_origin(origin_);
-  if (origin_ == ShardStatus::CHECKPOINT) *status.mutable_load() = ToProto(load_);
+  const bool was_read = origin_ == ShardStatus::CHECKPOINT || origin_ == ShardStatus::COPY;
+  if (was_read) *status.mutable_load() = ToProto(load_);
   status.set_closed(more_acknowledged_);
   status.set_retired(retired_);
   status.set_memory_bytes(MemoryBytes());

@@ -30,6 +30,7 @@
 #include "ps/shard/shard.h"
 #include "ps/shard/shard_map.h"
 #include "ps/shard/spare_memory.h"
+#include "ps/store/shard_source.h"
 #include "ps/store/shards_to_come.h"
 
 namespace millrace::ps {
@@ -75,6 +76,9 @@ class ShardStore {
 
   absl::StatusOr<ShardStatus> Create(const ShardSpec& spec, uint64_t generation,
                                      absl::Duration timeout = kTimeout);
+  // CopyShard, from `source`. REQUIRES: the generation is above the source's.
+  absl::StatusOr<ShardStatus> Copy(const CopyShardRequest& request, ShardSource& source,
+                                   absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> SetGeneration(const std::string& job_id, uint32_t shard,
                                             uint64_t generation, absl::Duration timeout = kTimeout);
   absl::StatusOr<ShardStatus> Flush(const std::string& job_id, uint32_t shard, uint64_t generation,
@@ -148,8 +152,14 @@ class ShardStore {
   absl::Status AddNew(const std::shared_ptr<Shard>& shard);
   // What the disk still has of a shard of this name that was dropped. On the flusher's thread.
   absl::Status DropRest(const std::string& job_id, uint32_t shard);
-  absl::Status AddFromFiles(const std::shared_ptr<Shard>& shard,
-                            std::unique_ptr<CutStore::StagedCut> cut);
+  // A shard that does not begin as its initial values. Writes its first cut on the caller's thread.
+  absl::Status AddWithFirstCut(ShardPlan plan, uint64_t generation, ShardContents contents,
+                               absl::Time deadline, const Making& making);
+  absl::Status CommitFirstCut(const std::shared_ptr<Shard>& shard,
+                              std::unique_ptr<CutStore::StagedCut> cut);
+  // A copy that was made at this generation; nullptr: there is none. FAILED_PRECONDITION: the shard
+  // is here at a greater one, or closed.
+  absl::StatusOr<std::shared_ptr<Shard>> FindCopy(const Key& key, uint64_t generation) const;
   void Serve(const std::shared_ptr<Shard>& shard);
   // FilesUnderWay() has it while this is held.
   std::shared_ptr<const void> BeginFiles(std::string what) ABSL_LOCKS_EXCLUDED(mutex_);

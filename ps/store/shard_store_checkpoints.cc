@@ -132,6 +132,13 @@ absl::Status ShardStore::MakeFromFiles(ShardPlan plan, uint64_t generation, absl
       ReadFirstState(file_system_, plan, &pool_, [this, &key] { return CheckMaking(key); }));
   under_way.reset();
   contents.load = clock_->Now() - begin;
+  return AddWithFirstCut(std::move(plan), generation, std::move(contents), deadline, making);
+}
+
+absl::Status ShardStore::AddWithFirstCut(ShardPlan plan, uint64_t generation,
+                                         ShardContents contents, absl::Time deadline,
+                                         const Making& making) {
+  const Key key(plan.spec.job_id(), plan.spec.shard());
   if (cuts_->Knows(key.first, key.second)) {
     MILLRACE_RETURN_IF_ERROR(
         flusher_.Call(absl::StrCat("dropping ", ShardName(key.first, key.second)), deadline,
@@ -143,19 +150,21 @@ absl::Status ShardStore::MakeFromFiles(ShardPlan plan, uint64_t generation, absl
   std::unique_ptr<ShardRoot> root = MakeRoot(plan);
   const auto shard = std::make_shared<Shard>(std::move(plan), generation, std::move(contents),
                                              &pool_, std::move(root), &spare_);
-  return flusher_.Call(absl::StrCat("making ", shard->name()), deadline,
-                       [this, shard, making, cut] { return AddFromFiles(shard, std::move(*cut)); });
+  return flusher_.Call(
+      absl::StrCat("making ", shard->name()), deadline,
+      [this, shard, making, cut] { return CommitFirstCut(shard, std::move(*cut)); });
 }
 
 // On the flusher's thread, as AddNew.
-absl::Status ShardStore::AddFromFiles(const std::shared_ptr<Shard>& shard,
-                                      std::unique_ptr<CutStore::StagedCut> cut) {
+absl::Status ShardStore::CommitFirstCut(const std::shared_ptr<Shard>& shard,
+                                        std::unique_ptr<CutStore::StagedCut> cut) {
   const ShardSpec& spec = shard->plan().spec;
   MILLRACE_RETURN_IF_ERROR(CheckMaking(Key(spec.job_id(), spec.shard())));
   MILLRACE_RETURN_IF_ERROR(cuts_->CommitFirstCut(spec, shard->term(), std::move(cut)));
   Serve(shard);
-  LOG(INFO) << shard->name() << " begins with version " << shard->Status().version()
-            << ", from files";
+  const ShardStatus status = shard->Status();
+  LOG(INFO) << shard->name() << " begins with version " << status.version() << ", from "
+            << (status.origin() == ShardStatus::COPY ? "another server" : "files");
   return absl::OkStatus();
 }
 

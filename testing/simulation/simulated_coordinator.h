@@ -180,7 +180,7 @@ class SimulatedCoordinator {
   bool MakeAgain(std::vector<bool> lost, const std::vector<bool>& moves, const std::string& cause,
                  bool drops_what_was_made = false);
   void PlaceShards(std::vector<ShardPlacement> placements, const std::string& cause);
-  std::vector<coordinator::RemakeServer> ServersFor(uint32_t shard) const;
+  std::vector<coordinator::TargetServer> ServersFor(uint32_t shard) const;
   std::vector<bool> ThoseToBe(bool (*is_it)(const ShardPlacement& placement)) const;
   void CheckRemade(const Statuses& statuses);
 

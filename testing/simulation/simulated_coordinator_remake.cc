@@ -18,7 +18,7 @@ constexpr absl::Duration kLookForFilesAgain = absl::Seconds(10);
 
 using coordinator::IsToBeMade;
 using coordinator::PlaceAgain;
-using coordinator::RemakeServer;
+using coordinator::TargetServer;
 
 std::vector<bool> SimulatedCoordinator::ThoseToBe(
     bool (*is_it)(const ShardPlacement& placement)) const {
@@ -124,7 +124,7 @@ bool SimulatedCoordinator::MakeAgain(std::vector<bool> lost, const std::vector<b
   placements = PlaceAgain(std::move(placements), lost, none, found->reference, {});
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
     if (!moves[shard] || !IsToBeMade(placements[shard])) continue;
-    const std::vector<RemakeServer> servers = ServersFor(shard);
+    const std::vector<TargetServer> servers = ServersFor(shard);
     if (servers.empty()) {
       process_->look_again = world_->Now() + kLookForFilesAgain;
       return false;
@@ -165,8 +165,8 @@ void SimulatedCoordinator::PlaceShards(std::vector<ShardPlacement> placements,
   });
 }
 
-std::vector<RemakeServer> SimulatedCoordinator::ServersFor(uint32_t shard) const {
-  std::vector<RemakeServer> servers;
+std::vector<TargetServer> SimulatedCoordinator::ServersFor(uint32_t shard) const {
+  std::vector<TargetServer> servers;
   for (size_t server = 0; server < servers_.size(); ++server) {
     const Registration& heard = heard_of_[server];
     if (servers_[server]->number() != shard || heard.incarnation == 0) continue;
