@@ -53,6 +53,10 @@ class GrpcJobsClient final : public JobsClient {
   absl::StatusOr<JobExplanation> Explain(const std::string& job_id) override;
   absl::StatusOr<std::vector<JobStatus>> List() override;
   absl::StatusOr<ListMembersResponse> ListMembers() override;
+  absl::StatusOr<EvacuatePsResponse> EvacuatePs(const std::string& ps_server, bool undo) override;
+  absl::StatusOr<EvacuatePsResponse> AwaitEvacuated(
+      const std::string& ps_server, absl::Duration timeout,
+      const std::function<void(const EvacuatePsResponse&)>& on_news) override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
   absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
   absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
@@ -276,6 +280,29 @@ absl::StatusOr<std::vector<JobStatus>> GrpcJobsClient::List() {
 
 absl::StatusOr<ListMembersResponse> GrpcJobsClient::ListMembers() {
   return Call("ListMembers", &Jobs::Stub::ListMembers, ListMembersRequest(), options_.timeout);
+}
+
+absl::StatusOr<EvacuatePsResponse> GrpcJobsClient::EvacuatePs(const std::string& ps_server,
+                                                              bool undo) {
+  EvacuatePsRequest request;
+  request.set_ps_server(ps_server);
+  request.set_undo(undo);
+  return Call("EvacuatePs", &Jobs::Stub::EvacuatePs, request, options_.timeout);
+}
+
+absl::StatusOr<EvacuatePsResponse> GrpcJobsClient::AwaitEvacuated(
+    const std::string& ps_server, absl::Duration timeout,
+    const std::function<void(const EvacuatePsResponse&)>& on_news) {
+  const absl::Time deadline = options_.clock->Now() + timeout;
+  std::string last;
+  while (true) {
+    MILLRACE_ASSIGN_OR_RETURN(EvacuatePsResponse response, EvacuatePs(ps_server, /*undo=*/false));
+    const std::string news = response.SerializeAsString();
+    if (std::exchange(last, news) != news) on_news(response);
+    const absl::Time now = options_.clock->Now();
+    if (response.jobs().empty() || now >= deadline) return response;
+    MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));
+  }
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {

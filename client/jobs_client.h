@@ -74,6 +74,16 @@ class JobsClient {
   // The cluster's ps servers and workers, and those that were there of late.
   virtual absl::StatusOr<ListMembersResponse> ListMembers() = 0;
 
+  // Has a ps server left by all jobs that run, or undoes that; returns what is still there. The
+  // server goes by its name, or by its data directory's id.
+  virtual absl::StatusOr<EvacuatePsResponse> EvacuatePs(const std::string& ps_server,
+                                                        bool undo) = 0;
+  // The same until nothing is there any more, or `timeout` has passed; the newest answer. `on_news`
+  // is told of each that says another thing than the one before.
+  virtual absl::StatusOr<EvacuatePsResponse> AwaitEvacuated(
+      const std::string& ps_server, absl::Duration timeout,
+      const std::function<void(const EvacuatePsResponse&)>& on_news) = 0;
+
   // A job that had ended stays as it is; its status is returned. One that does not end within the
   // service's patience (10 s, or half of `timeout`) is still under way in the status that is
   // returned: see AwaitEnd.

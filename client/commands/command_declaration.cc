@@ -46,6 +46,7 @@ CommandDeclaration::CommandDeclaration(CLI::App* app) : app_(app) {
   AddJobId(AddOfCluster(
       "watch", "Follow a job of a cluster to its end. Interrupting leaves the job alone."));
   AddCancel();
+  AddEvacuate();
   AddExport();
   AddCheckpoint();
   AddCheckpoints();
@@ -259,6 +260,26 @@ void CommandDeclaration::AddCancel() {
   AddJobId(cancel);
   AddDurationFlag(*cancel, "--timeout", &Of(cancel)->timeout, DurationRange(),
                   "How long to wait for the coordinator (1s at least) and the job's end");
+}
+
+void CommandDeclaration::AddEvacuate() {
+  CLI::App* command = AddOfCluster(
+      "evacuate",
+      "Have all jobs that run leave a ps server, so that it can be stopped for good: their shards "
+      "move to others, training pauses for that and loses nothing, and new shards go elsewhere. "
+      "Waits until it is done; it is asked for in any case, until it is undone.");
+  command
+      ->add_option("PS_SERVER", Of(command)->ps_server,
+                   "The server's name, as `millrace members` prints it, or its data directory's id")
+      ->required()
+      ->type_name("");
+  Of(command)->timeout = absl::Minutes(10);
+  CLI::Option* timeout = AddDurationFlag(*command, "--timeout", &Of(command)->timeout,
+                                         DurationRange(), "How long to wait for it");
+  command
+      ->add_flag("--undo", Of(command)->undo,
+                 "The server gets shards again. Those that have moved stay where they are")
+      ->excludes(timeout);
 }
 
 void CommandDeclaration::AddExport() {

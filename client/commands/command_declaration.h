@@ -35,6 +35,7 @@ class CommandDeclaration {
   void AddPath(CLI::App* command);
   void AddSlots(CLI::App* command);
   void AddCancel();
+  void AddEvacuate();
   void AddExport();
   void AddCheckpoint();
   // `group`: the command whose part it is, if any.

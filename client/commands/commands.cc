@@ -12,6 +12,7 @@
 #include "client/commands/checkpoints_show.h"
 #include "client/commands/checkpoints_verify.h"
 #include "client/commands/convert.h"
+#include "client/commands/evacuate.h"
 #include "client/commands/export.h"
 #include "client/commands/list.h"
 #include "client/commands/members.h"
@@ -38,6 +39,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"watch", RunWatch},
     {"why", RunWhy},
     {"cancel", RunCancel},
+    {"evacuate", RunEvacuate},
     {"export", RunExport},
     {"checkpoint", RunCheckpoint},
     {"checkpoints ls", RunCheckpointsLs},

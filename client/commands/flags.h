@@ -16,6 +16,8 @@ struct Flags {
   std::string command;   // "train", "submit", ...
   std::string job_file;  // JOB.textproto
   std::string job_id;
+  std::string ps_server;         // Its name, or its data directory's id.
+  bool undo = false;             // Of evacuate.
   std::string data;              // Replaces data.directory; empty: as the job file says.
   std::vector<std::string> set;  // "PATH=VALUE", applied in order.
   std::string cluster;           // The coordinator's HOST:PORT; empty: an embedded cluster.
@@ -27,7 +29,7 @@ struct Flags {
   absl::Duration device_timeout = worker::kDefaultDeviceTimeout;
   std::string state_dir;    // Of an embedded cluster; empty: a temporary one.
   std::string export_file;  // Empty: none.
-  // How long to wait for a cancellation or a checkpoint.
+  // How long to wait for a cancellation, a checkpoint or an evacuation.
   absl::Duration timeout = absl::Minutes(1);
   std::string path;          // Of checkpoints: DIR, DIR/latest or DIR/000017. Of convert: a file.
   std::string weights_file;  // Of convert: a file that has the values of the variables.

@@ -35,7 +35,8 @@ std::string TroubleOf(const MemberReport& member, const ListMembersResponse& mem
   if (silent > kSilentPeriods * SecondsOf(members.heartbeat_period())) {
     return absl::StrCat("silent for ", AgeText(member.silent()));
   }
-  return member.draining() ? "stops" : "";
+  if (member.draining()) return "stops";
+  return member.evacuated() ? "evacuated" : "";
 }
 
 std::string CoordinatorText(const ListMembersResponse& members) {
@@ -134,6 +135,7 @@ std::string MembersJson(const ListMembersResponse& members) {
                 {"heartbeat_period_seconds", SecondsOf(members.heartbeat_period())}});
   for (const MemberReport& ps : members.ps_servers()) {
     Json json = MemberJson(ps, "ps");
+    json["evacuated"] = ps.evacuated();
     AddPlaced(ps, &json);
     absl::StrAppend(&lines, JsonLine(json));
   }

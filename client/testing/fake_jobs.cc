@@ -120,6 +120,16 @@ void FakeJobs::SetMembers(const ListMembersResponse& members) {
   members_ = members;
 }
 
+void FakeJobs::SetEvacuation(std::deque<EvacuatePsResponse> answers) {
+  MutexLock lock(&mutex_);
+  evacuation_ = std::move(answers);
+}
+
+std::vector<EvacuatePsRequest> FakeJobs::evacuations() const {
+  MutexLock lock(&mutex_);
+  return evacuations_;
+}
+
 void FakeJobs::SetExplanation(const std::string& job_id, const JobExplanation& explanation) {
   MutexLock lock(&mutex_);
   jobs_[job_id].explanation = explanation;
@@ -282,6 +292,17 @@ grpc::Status FakeJobs::ListMembers(grpc::ServerContext*, const ListMembersReques
                                    ListMembersResponse* response) {
   return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     *response = members_;
+    return grpc::Status::OK;
+  });
+}
+
+grpc::Status FakeJobs::EvacuatePs(grpc::ServerContext*, const EvacuatePsRequest* request,
+                                  EvacuatePsResponse* response) {
+  return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    evacuations_.push_back(*request);
+    if (evacuation_.empty()) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such ps server");
+    *response = evacuation_.front();
+    if (evacuation_.size() > 1) evacuation_.pop_front();
     return grpc::Status::OK;
   });
 }

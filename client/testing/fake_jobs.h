@@ -75,11 +75,14 @@ class FakeJobs final : public Jobs::Service {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   void SetMembers(const ListMembersResponse& members) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What EvacuatePs answers, one after the other; the last one from then on.
+  void SetEvacuation(std::deque<EvacuatePsResponse> answers) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What was asked for.
   std::vector<SubmitJobRequest> submissions() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<WatchJobRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<CheckpointJobRequest> checkpoints() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<EvacuatePsRequest> evacuations() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Blocks until that many WatchJob streams have been opened, at most 30 s; returns whether.
   bool WaitForWatches(size_t count) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -104,6 +107,8 @@ class FakeJobs final : public Jobs::Service {
                             GetVariablesResponse* response) override;
   grpc::Status ListMembers(grpc::ServerContext* context, const ListMembersRequest* request,
                            ListMembersResponse* response) override;
+  grpc::Status EvacuatePs(grpc::ServerContext* context, const EvacuatePsRequest* request,
+                          EvacuatePsResponse* response) override;
 
  private:
   struct Job {
@@ -138,10 +143,12 @@ class FakeJobs final : public Jobs::Service {
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> job_of_request_ ABSL_GUARDED_BY(mutex_);
   ListMembersResponse members_ ABSL_GUARDED_BY(mutex_);
+  std::deque<EvacuatePsResponse> evacuation_ ABSL_GUARDED_BY(mutex_);
   std::vector<JobEvent> events_of_new_jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<SubmitJobRequest> submissions_ ABSL_GUARDED_BY(mutex_);
   std::vector<WatchJobRequest> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<CheckpointJobRequest> checkpoints_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EvacuatePsRequest> evacuations_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::testing
