@@ -57,6 +57,7 @@ class GrpcJobsClient final : public JobsClient {
   absl::StatusOr<EvacuatePsResponse> AwaitEvacuated(
       const std::string& ps_server, absl::Duration timeout,
       const std::function<void(const EvacuatePsResponse&)>& on_news) override;
+  absl::StatusOr<RebalanceJobResponse> Rebalance(const std::string& job_id) override;
   absl::StatusOr<JobStatus> Cancel(const std::string& job_id) override;
   absl::StatusOr<JobStatus> AwaitEnd(const std::string& job_id, absl::Duration timeout) override;
   absl::StatusOr<CheckpointJobResponse> Checkpoint(const std::string& job_id, bool wait,
@@ -303,6 +304,12 @@ absl::StatusOr<EvacuatePsResponse> GrpcJobsClient::AwaitEvacuated(
     if (response.jobs().empty() || now >= deadline) return response;
     MILLRACE_RETURN_IF_ERROR(PauseUntil(std::min(now + kStatusPeriod, deadline)));
   }
+}
+
+absl::StatusOr<RebalanceJobResponse> GrpcJobsClient::Rebalance(const std::string& job_id) {
+  RebalanceJobRequest request;
+  request.set_job_id(job_id);
+  return Call("RebalanceJob", &Jobs::Stub::RebalanceJob, request, options_.timeout);
 }
 
 absl::StatusOr<JobStatus> GrpcJobsClient::Cancel(const std::string& job_id) {

@@ -84,6 +84,10 @@ class JobsClient {
       const std::string& ps_server, absl::Duration timeout,
       const std::function<void(const EvacuatePsResponse&)>& on_news) = 0;
 
+  // Has shards of a running job moved, so that ps servers hold as much as one another; returns what
+  // is to move.
+  virtual absl::StatusOr<RebalanceJobResponse> Rebalance(const std::string& job_id) = 0;
+
   // A job that had ended stays as it is; its status is returned. One that does not end within the
   // service's patience (10 s, or half of `timeout`) is still under way in the status that is
   // returned: see AwaitEnd.

@@ -47,6 +47,7 @@ CommandDeclaration::CommandDeclaration(CLI::App* app) : app_(app) {
       "watch", "Follow a job of a cluster to its end. Interrupting leaves the job alone."));
   AddCancel();
   AddEvacuate();
+  AddRebalance();
   AddExport();
   AddCheckpoint();
   AddCheckpoints();
@@ -280,6 +281,16 @@ void CommandDeclaration::AddEvacuate() {
       ->add_flag("--undo", Of(command)->undo,
                  "The server gets shards again. Those that have moved stay where they are")
       ->excludes(timeout);
+}
+
+void CommandDeclaration::AddRebalance() {
+  AddJobId(AddOfCluster(
+      "rebalance",
+      "Have shards of a running job move, so that ps servers hold as much as one another, as far "
+      "as "
+      "whole shards allow: to servers that came after it was placed, or that are evacuated no "
+      "more. "
+      "Training pauses for that and loses nothing. Prints what moves, and does not wait."));
 }
 
 void CommandDeclaration::AddExport() {

@@ -36,6 +36,7 @@ class CommandDeclaration {
   void AddSlots(CLI::App* command);
   void AddCancel();
   void AddEvacuate();
+  void AddRebalance();
   void AddExport();
   void AddCheckpoint();
   // `group`: the command whose part it is, if any.

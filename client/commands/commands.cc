@@ -16,6 +16,7 @@
 #include "client/commands/export.h"
 #include "client/commands/list.h"
 #include "client/commands/members.h"
+#include "client/commands/rebalance.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
 #include "client/commands/summary.h"
@@ -40,6 +41,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"why", RunWhy},
     {"cancel", RunCancel},
     {"evacuate", RunEvacuate},
+    {"rebalance", RunRebalance},
     {"export", RunExport},
     {"checkpoint", RunCheckpoint},
     {"checkpoints ls", RunCheckpointsLs},

@@ -120,6 +120,11 @@ void FakeJobs::SetMembers(const ListMembersResponse& members) {
   members_ = members;
 }
 
+void FakeJobs::SetBalance(const RebalanceJobResponse& answer) {
+  MutexLock lock(&mutex_);
+  balance_ = answer;
+}
+
 void FakeJobs::SetEvacuation(std::deque<EvacuatePsResponse> answers) {
   MutexLock lock(&mutex_);
   evacuation_ = std::move(answers);
@@ -304,6 +309,16 @@ grpc::Status FakeJobs::EvacuatePs(grpc::ServerContext*, const EvacuatePsRequest*
     *response = evacuation_.front();
     if (evacuation_.size() > 1) evacuation_.pop_front();
     return grpc::Status::OK;
+  });
+}
+
+grpc::Status FakeJobs::RebalanceJob(grpc::ServerContext*, const RebalanceJobRequest* request,
+                                    RebalanceJobResponse* response) {
+  return Scripted([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Job* job = nullptr;
+    const grpc::Status status = FindJob(request->job_id(), &job);
+    if (status.ok()) *response = balance_;
+    return status;
   });
 }
 

@@ -75,6 +75,8 @@ class FakeJobs final : public Jobs::Service {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   void SetMembers(const ListMembersResponse& members) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What RebalanceJob answers of every job.
+  void SetBalance(const RebalanceJobResponse& answer) ABSL_LOCKS_EXCLUDED(mutex_);
   // What EvacuatePs answers, one after the other; the last one from then on.
   void SetEvacuation(std::deque<EvacuatePsResponse> answers) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -109,6 +111,8 @@ class FakeJobs final : public Jobs::Service {
                            ListMembersResponse* response) override;
   grpc::Status EvacuatePs(grpc::ServerContext* context, const EvacuatePsRequest* request,
                           EvacuatePsResponse* response) override;
+  grpc::Status RebalanceJob(grpc::ServerContext* context, const RebalanceJobRequest* request,
+                            RebalanceJobResponse* response) override;
 
  private:
   struct Job {
@@ -143,6 +147,7 @@ class FakeJobs final : public Jobs::Service {
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> job_of_request_ ABSL_GUARDED_BY(mutex_);
   ListMembersResponse members_ ABSL_GUARDED_BY(mutex_);
+  RebalanceJobResponse balance_ ABSL_GUARDED_BY(mutex_);
   std::deque<EvacuatePsResponse> evacuation_ ABSL_GUARDED_BY(mutex_);
   std::vector<JobEvent> events_of_new_jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<SubmitJobRequest> submissions_ ABSL_GUARDED_BY(mutex_);

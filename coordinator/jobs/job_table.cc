@@ -8,8 +8,10 @@
 #include "common/job_state.h"
 #include "common/status_macros.h"
 #include "coordinator/explain/explain.h"
+#include "coordinator/job/shard_placement.h"
 #include "coordinator/jobs/job_facts.h"
 #include "coordinator/jobs/member_list.h"
+#include "coordinator/run/relocator.h"
 #include "glog/logging.h"
 
 namespace millrace::coordinator {
@@ -239,6 +241,27 @@ absl::Status JobTable::RequestCheckpoint(const Job& job, CheckpointRequest reque
   }
   runner->RequestCheckpoint(std::move(request));
   return absl::OkStatus();
+}
+
+absl::StatusOr<RebalanceJobResponse> JobTable::Rebalance(const Job& job) {
+  const JobRecord record = job.record();
+  const std::shared_ptr<JobRunner> runner = RunnerOf(job.id());
+  if (runner == nullptr || record.state() != RUNNING) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job '", job.id(), "' is ", JobState_Name(record.state()), "; must be RUNNING"));
+  }
+  RebalanceJobResponse response;
+  const std::vector<ShardPlacement> shards(record.shards().begin(), record.shards().end());
+  for (const ShardMove& move :
+       PlanBalance(environment_, shards, AvoidedServers(environment_.clock))) {
+    PlannedMove& planned = *response.add_moves();
+    planned.set_shard(move.shard);
+    planned.set_elements(ElementsOf(shards[move.shard]));
+    planned.set_from(shards[move.shard].server());
+    planned.set_to(move.to.name);
+  }
+  if (!response.moves().empty()) runner->Rebalance();
+  return response;
 }
 
 std::vector<JobTable::Running> JobTable::WithCheckpoints() const {

@@ -100,6 +100,9 @@ class JobTable {
   absl::Status RequestCheckpoint(const Job& job, CheckpointRequest request)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // See the service's RebalanceJob.
+  absl::StatusOr<RebalanceJobResponse> Rebalance(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Has all jobs that train and have a directory write a checkpoint, and waits for that, `timeout`
   // at most.
   void WriteCheckpoints(const std::string& cause, absl::Duration timeout)

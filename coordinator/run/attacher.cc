@@ -53,10 +53,10 @@ absl::StatusOr<absl::optional<Attached>> Attacher::Attach(ShardGroup& shards) {
                               StepBackIfApart(shards, *std::move(reached), attached));
     if (placed_again_) return absl::nullopt;
     if (!together) continue;
-    if (attached.how != kAsTheyWere) evacuator_.Forget();
-    MILLRACE_ASSIGN_OR_RETURN(const bool moved, evacuator_.Move(shards, *together, generation()));
+    if (attached.how != kAsTheyWere) relocator_.Forget();
+    MILLRACE_ASSIGN_OR_RETURN(const bool moved, relocator_.Move(shards, *together, generation()));
     if (moved) return absl::nullopt;
-    const std::string moves = evacuator_.TakeHow();
+    const std::string moves = relocator_.TakeHow();
     if (!moves.empty() && attached.how == kAsTheyWere) attached.how = moves;
     attached.generation = generation();
     attached.shards = *std::move(together);

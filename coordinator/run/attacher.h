@@ -14,8 +14,8 @@
 #include "coordinator/job/job.h"
 #include "coordinator/run/attach_tries.h"
 #include "coordinator/run/avoided_servers.h"
-#include "coordinator/run/evacuator.h"
 #include "coordinator/run/mover.h"
+#include "coordinator/run/relocator.h"
 #include "coordinator/run/remaker.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
@@ -51,7 +51,7 @@ class Attacher {
         inbox_(inbox),
         reporter_(reporter),
         remaker_(job, environment, inbox, reporter),
-        evacuator_(job, environment, inbox, reporter),
+        relocator_(job, environment, inbox, reporter),
         tries_(job, inbox, reporter),
         unmaker_(job, environment, inbox, reporter, &tries_),
         mover_(job, environment, inbox, reporter, &tries_) {}
@@ -72,7 +72,7 @@ class Attacher {
   }
 
   // Who is to be asked before it whether shards are to move.
-  Evacuator& evacuator() { return evacuator_; }
+  Relocator& relocator() { return relocator_; }
 
   // The newest generation that may be in use anywhere.
   uint64_t generation() const { return tries_.generation(); }
@@ -108,7 +108,7 @@ class Attacher {
   RunnerInbox* const inbox_;
   Reporter* const reporter_;
   Remaker remaker_;
-  Evacuator evacuator_;
+  Relocator relocator_;
   AttachTries tries_;
   Unmaker unmaker_;
   Mover mover_;

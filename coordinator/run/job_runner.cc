@@ -370,7 +370,7 @@ absl::Status JobRunner::TrainToEnd() {
       // Only now it is sure which checkpoint the job goes on from.
       OpenCheckpoints();
       trainer.emplace(Trainer::Parts{job_.get(), &environment_, &inbox_, &reporter_, &audit_,
-                                     &attacher_.evacuator(), checkpointer_.get()});
+                                     &attacher_.relocator(), checkpointer_.get()});
     }
     MILLRACE_RETURN_IF_ERROR(BeginRunning());
     trains_ = true;  // Before its steps do anything: who sees what they have done may ask.

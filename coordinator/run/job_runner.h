@@ -55,6 +55,11 @@ class JobRunner {
   // Has a checkpoint written, after the one that is under way. Answered at once where the job has
   // none, or goes no further here; otherwise when it is there, or was given up.
   void RequestCheckpoint(CheckpointRequest request);
+  // See Jobs.RebalanceJob.
+  void Rebalance() {
+    attacher_.relocator().AskForBalance();
+    inbox_.Wake();
+  }
   // Whether steps are handed out, so that a checkpoint can be written now.
   bool trains() const { return trains_; }
 

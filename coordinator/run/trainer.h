@@ -18,9 +18,9 @@
 #include "coordinator/job/job.h"
 #include "coordinator/job/progress_watch.h"
 #include "coordinator/run/attacher.h"
-#include "coordinator/run/evacuator.h"
 #include "coordinator/run/evaluator.h"
 #include "coordinator/run/norm_exchange.h"
+#include "coordinator/run/relocator.h"
 #include "coordinator/run/report_audit.h"
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
@@ -44,7 +44,7 @@ class Trainer {
     RunnerInbox* inbox = nullptr;
     Reporter* reporter = nullptr;
     ReportAudit* audit = nullptr;
-    Evacuator* evacuator = nullptr;
+    Relocator* relocator = nullptr;
     Checkpointer* checkpointer = nullptr;  // nullptr: the job has no checkpoints.
   };
   explicit Trainer(const Parts& parts);
@@ -131,7 +131,7 @@ class Trainer {
   RunnerInbox& inbox_;
   Reporter& reporter_;
   ReportAudit& audit_;
-  Evacuator& evacuator_;
+  Relocator& relocator_;
   Checkpointer* const checkpointer_;
   Clock* const clock_;
   const bool synchronous_;

@@ -90,6 +90,7 @@ JobsService::JobsService(JobTable* table, Submissions* submissions, const Member
   MarkMethodStreamed(7, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::GetVariables));
   MarkMethodStreamed(8, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::ListMembers));
   MarkMethodStreamed(9, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::EvacuatePs));
+  MarkMethodStreamed(10, NewCheckedHandler<kMaxRequestBytes>(this, &JobsService::RebalanceJob));
 }
 
 absl::Status JobsService::CheckOpen() const {
@@ -295,6 +296,17 @@ grpc::Status JobsService::EvacuatePs(grpc::ServerContext* /*context*/,
   const auto evacuated = coordinator::EvacuatePs(*request, *registry_, evacuated_, table_);
   if (!evacuated.ok()) return ToGrpcStatus(evacuated.status());
   *response = *evacuated;
+  return grpc::Status::OK;
+}
+
+grpc::Status JobsService::RebalanceJob(grpc::ServerContext* /*context*/,
+                                       const RebalanceJobRequest* request,
+                                       RebalanceJobResponse* response) {
+  const auto job = Find(request->job_id());
+  if (!job.ok()) return ToGrpcStatus(job.status());
+  const auto moves = table_->Rebalance(**job);
+  if (!moves.ok()) return ToGrpcStatus(moves.status());
+  *response = *moves;
   return grpc::Status::OK;
 }
 

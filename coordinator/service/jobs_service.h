@@ -53,6 +53,8 @@ class JobsService final : public millrace::Jobs::Service {
                            ListMembersResponse* response) override;
   grpc::Status EvacuatePs(grpc::ServerContext* context, const EvacuatePsRequest* request,
                           EvacuatePsResponse* response) override;
+  grpc::Status RebalanceJob(grpc::ServerContext* context, const RebalanceJobRequest* request,
+                            RebalanceJobResponse* response) override;
 
  private:
   enum class Phase { kStarting, kOpen, kStopping };

@@ -43,8 +43,8 @@ class JobsServiceTest : public testing::Test {
     environment.planner = &planner_;
     table_ = std::make_unique<JobTable>(environment, RetentionLimits(), journal_.get());
     submissions_ = std::make_unique<Submissions>(environment, journal_.get(), table_.get());
-    service_ = std::make_unique<JobsService>(table_.get(), submissions_.get(), &registry_,
-                                             &evacuated_);
+    service_ =
+        std::make_unique<JobsService>(table_.get(), submissions_.get(), &registry_, &evacuated_);
     ASSERT_TRUE(table_->Load().ok());
   }
 

@@ -36,12 +36,14 @@ struct ShardMove {
   TargetServer to;
 };
 
-// The shards that are in directories that are left, and where they go: to the servers that hold
-// least. Nothing where there are no servers.
+// The shards that are in directories that are left go to the servers that hold least. With
+// `rebalances` one after another of the rest goes from a server that holds much to the one that
+// holds least, as long as the more of the two is less afterwards. No shard moves twice. Nothing
+// where there are no servers.
 std::vector<ShardMove> PlanMoves(
     absl::Span<const ShardPlacement> shards,
     const std::function<bool(const std::string& directory_id)>& is_left,
-    absl::Span<const TargetServer> servers);
+    absl::Span<const TargetServer> servers, bool rebalances = false);
 
 // Places the shard there.
 void PlaceOn(const TargetServer& server, ShardPlacement& shard);

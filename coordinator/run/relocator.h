@@ -1,7 +1,9 @@
-// Moves shards of a running job away from ps servers that are evacuated.
-#ifndef MILLRACE_COORDINATOR_RUN_EVACUATOR_H_
-#define MILLRACE_COORDINATOR_RUN_EVACUATOR_H_
+// Moves shards of a running job to other ps servers: away from those that are evacuated, and where
+// somebody wants them to be spread better.
+#ifndef MILLRACE_COORDINATOR_RUN_RELOCATOR_H_
+#define MILLRACE_COORDINATOR_RUN_RELOCATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -28,19 +30,23 @@ namespace millrace::coordinator {
 // there says that it is elsewhere now, and has the copies' generation. Whatever goes wrong before,
 // the job goes on where it was, and the copies count for nothing. So a server has a shard at a
 // generation that is above that of every record which does not place it there: calls to drop what
-// is not placed there, however late, take no shard that is. Used by the runner's thread.
-class Evacuator {
+// is not placed there, however late, take no shard that is. Used by the runner's thread, but for
+// AskForBalance.
+class Relocator {
  public:
   // None is owned.
-  Evacuator(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
+  Relocator(Job* job, const RunnerEnvironment* environment, RunnerInbox* inbox, Reporter* reporter)
       : job_(job),
         environment_(*environment),
         inbox_(inbox),
         reporter_(reporter),
         avoided_(environment->clock) {}
 
+  // From any thread: shards are to move, once, so that servers hold as much as one another.
+  void AskForBalance() { balance_is_asked_ = true; }
+
   // Whether the job should come to rest: shards are on servers that are evacuated, and may go to
-  // others; and if that was tried in vain, some time ago.
+  // others, or are to be spread better; and if that was tried in vain, some time ago.
   bool IsDue(const ShardGroup& shards);
 
   // The job rests, and its shards are to be attached. Returns why, for people.
@@ -60,6 +66,7 @@ class Evacuator {
 
  private:
   std::vector<ShardMove> Plan(const ShardGroup& shards) const;
+  bool HaveToLeave(const ShardGroup& shards);
   absl::StatusOr<ShardGroup::Statuses> Copy(ShardGroup& shards,
                                             const ShardGroup::Statuses& statuses,
                                             absl::Span<const ShardMove> moves, uint64_t generation);
@@ -74,6 +81,7 @@ class Evacuator {
   Reporter* const reporter_;
 
   AvoidedServers avoided_;  // Without room, or that hang.
+  std::atomic<bool> balance_is_asked_{false};
   bool is_asked_ = false;
   std::string how_;
   std::vector<StrayShard> copies_in_vain_;
@@ -81,6 +89,11 @@ class Evacuator {
   absl::Time next_ = absl::InfinitePast();
 };
 
+// What moves where servers are to hold as much as one another.
+std::vector<ShardMove> PlanBalance(const RunnerEnvironment& environment,
+                                   absl::Span<const ShardPlacement> shards,
+                                   const AvoidedServers& avoided);
+
 }  // namespace millrace::coordinator
 
-#endif  // MILLRACE_COORDINATOR_RUN_EVACUATOR_H_
+#endif  // MILLRACE_COORDINATOR_RUN_RELOCATOR_H_

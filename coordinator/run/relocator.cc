@@ -1,4 +1,4 @@
-#include "coordinator/run/evacuator.h"
+#include "coordinator/run/relocator.h"
 
 #include <algorithm>
 #include <set>
@@ -47,9 +47,26 @@ bool IsFull(const absl::Status& status) {
 
 }  // namespace
 
-bool Evacuator::IsDue(const ShardGroup& shards) {
+std::vector<ShardMove> PlanBalance(const RunnerEnvironment& environment,
+                                   absl::Span<const ShardPlacement> shards,
+                                   const AvoidedServers& avoided) {
+  return PlanMoves(
+      shards,
+      [&environment](const std::string& directory) { return environment.IsEvacuated(directory); },
+      TargetServers(environment, avoided), /*rebalances=*/true);
+}
+
+bool Relocator::IsDue(const ShardGroup& shards) {
   // The record's generation is theirs by now, or a greater one.
   if (environment_.drop_strays) environment_.drop_strays(std::exchange(copies_in_vain_, {}));
+  if (HaveToLeave(shards)) return true;
+  if (!balance_is_asked_ || environment_.clock->Now() < next_) return false;
+  const bool helps = !PlanBalance(environment_, shards.placements(), avoided_).empty();
+  if (!helps) balance_is_asked_ = false;
+  return helps;
+}
+
+bool Relocator::HaveToLeave(const ShardGroup& shards) {
   const bool any = environment_.evacuated != nullptr && !environment_.evacuated->empty();
   if (!any || ServersLeft(shards, environment_).empty()) {
     job_->SetMoveTrouble("");
@@ -63,22 +80,25 @@ bool Evacuator::IsDue(const ShardGroup& shards) {
   return !TargetServers(environment_, avoided_).empty();
 }
 
-std::string Evacuator::Ask(const ShardGroup& shards) {
+std::string Relocator::Ask(const ShardGroup& shards) {
   is_asked_ = true;
-  return absl::StrCat("evacuating ", ServersLeft(shards, environment_));
+  const std::string left = ServersLeft(shards, environment_);
+  return left.empty() ? "spreading the shards" : absl::StrCat("evacuating ", left);
 }
 
-std::vector<ShardMove> Evacuator::Plan(const ShardGroup& shards) const {
+std::vector<ShardMove> Relocator::Plan(const ShardGroup& shards) const {
+  if (balance_is_asked_) return PlanBalance(environment_, shards.placements(), avoided_);
   return PlanMoves(
       shards.placements(),
       [this](const std::string& directory) { return environment_.IsEvacuated(directory); },
       TargetServers(environment_, avoided_));
 }
 
-absl::StatusOr<bool> Evacuator::Move(ShardGroup& shards, const ShardGroup::Statuses& statuses,
+absl::StatusOr<bool> Relocator::Move(ShardGroup& shards, const ShardGroup::Statuses& statuses,
                                      uint64_t generation) {
   if (!std::exchange(is_asked_, false) || job_->record().has_remake()) return false;
   const std::vector<ShardMove> moves = Plan(shards);
+  balance_is_asked_ = false;  // Once, also where it is in vain.
   if (moves.empty()) return false;
   const absl::Time begin = environment_.clock->Now();
   const auto copies = Copy(shards, statuses, moves, generation);
@@ -100,7 +120,7 @@ absl::StatusOr<bool> Evacuator::Move(ShardGroup& shards, const ShardGroup::Statu
 }
 
 // The copies are what the shards are; anything else is an error.
-absl::StatusOr<ShardGroup::Statuses> Evacuator::Copy(ShardGroup& shards,
+absl::StatusOr<ShardGroup::Statuses> Relocator::Copy(ShardGroup& shards,
                                                      const ShardGroup::Statuses& statuses,
                                                      absl::Span<const ShardMove> moves,
                                                      uint64_t generation) {
@@ -135,7 +155,7 @@ absl::StatusOr<ShardGroup::Statuses> Evacuator::Copy(ShardGroup& shards,
 }
 
 // From the journal's write on the shards are there, and what is left behind may go.
-absl::Status Evacuator::Settle(const ShardGroup& shards, absl::Span<const ShardMove> moves,
+absl::Status Relocator::Settle(const ShardGroup& shards, absl::Span<const ShardMove> moves,
                                uint64_t generation) {
   std::vector<ShardPlacement> after = shards.placements();
   std::vector<StrayShard> left;
@@ -153,17 +173,17 @@ absl::Status Evacuator::Settle(const ShardGroup& shards, absl::Span<const ShardM
 }
 
 // The job stands still for each try, so they come more and more rarely.
-void Evacuator::NoteVain(const std::string& why) {
+void Relocator::NoteVain(const std::string& why) {
   next_ = environment_.clock->Now() + pause_.Next();
   const bool is_news = Tell(why);
   LOG_IF(WARNING, !is_news) << job_->id() << ": shards stay where they are: " << OneLine(why);
 }
 
 // Returns whether it is news.
-bool Evacuator::Tell(const std::string& why) {
+bool Relocator::Tell(const std::string& why) {
   const bool is_news = job_->SetMoveTrouble(why);
   if (is_news) {
-    job_->AppendNotice(absl::StrCat("shards stay for now on servers that are evacuated: ", why));
+    job_->AppendNotice(absl::StrCat("shards stay for now where they are: ", why));
   }
   return is_news;
 }
