@@ -189,6 +189,29 @@ absl::StatusOr<GetVariablesResponse> FakeCluster::Variables(const std::string& j
   return response;
 }
 
+absl::StatusOr<EvacuatePsResponse> FakeCluster::Evacuate(const std::string& ps_server, bool undo) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  EvacuatePsRequest request;
+  request.set_ps_server(ps_server);
+  request.set_undo(undo);
+  EvacuatePsResponse response;
+  const grpc::Status status = jobs_->EvacuatePs(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response;
+}
+
+absl::StatusOr<RebalanceJobResponse> FakeCluster::Rebalance(const std::string& job_id) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  RebalanceJobRequest request;
+  request.set_job_id(job_id);
+  RebalanceJobResponse response;
+  const grpc::Status status = jobs_->RebalanceJob(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response;
+}
+
 absl::StatusOr<std::vector<JobEvent>> FakeCluster::Watch(
     const std::string& job_id, uint64_t after_sequence,
     const std::function<bool(const JobEvent&)>& enough) {

@@ -54,6 +54,8 @@ class FakeCluster {
   absl::StatusOr<CheckpointInfo> Checkpoint(const std::string& job_id, bool wait);
   absl::StatusOr<JobExplanation> Explain(const std::string& job_id);
   absl::StatusOr<GetVariablesResponse> Variables(const std::string& job_id);
+  absl::StatusOr<EvacuatePsResponse> Evacuate(const std::string& ps_server, bool undo = false);
+  absl::StatusOr<RebalanceJobResponse> Rebalance(const std::string& job_id);
 
   // Reads events after `after_sequence` until `enough` says so, or the stream ends.
   absl::StatusOr<std::vector<JobEvent>> Watch(

@@ -124,6 +124,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   void set_on_step_back(std::function<grpc::Status()> on_step_back) {
     on_step_back_ = std::move(on_step_back);
   }
+  // Of CopyShard, to this server.
+  void set_on_copy(std::function<grpc::Status()> on_copy) { on_copy_ = std::move(on_copy); }
   void set_on_flush(std::function<grpc::Status()> on_flush) { on_flush_ = std::move(on_flush); }
   // Of MeasureVersion and ApplyVersion, for the version.
   using OnVersion = std::function<grpc::Status(uint64_t version)>;
@@ -164,6 +166,10 @@ class FakePs final : public ParameterServerAdmin::Service {
                               MeasureVersionResponse* response) override;
   grpc::Status ApplyVersion(grpc::ServerContext*, const ApplyVersionRequest* request,
                             ApplyVersionResponse* response) override;
+  grpc::Status CopyShard(grpc::ServerContext*, const CopyShardRequest* request,
+                         ShardStatus* response) override;
+  grpc::Status ReadShard(grpc::ServerContext*, const ReadShardRequest* request,
+                         grpc::ServerWriter<ReadShardResponse>* writer) override;
 
  private:
   struct Pin {
@@ -220,6 +226,8 @@ class FakePs final : public ParameterServerAdmin::Service {
   template <typename Request>
   grpc::Status FindOpen(const Request& request, Shard** found)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The state of a shard on the server that a copy is from.
+  static grpc::Status ReadSnapshot(const CopyShardRequest& request, ShardSnapshot* snapshot);
   // What SetGeneration does.
   grpc::Status Advance(const Key& key, uint64_t generation, Shard& shard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -246,6 +254,7 @@ class FakePs final : public ParameterServerAdmin::Service {
   std::function<grpc::Status()> on_get_;
   std::function<grpc::Status()> on_generation_;
   std::function<grpc::Status()> on_step_back_;
+  std::function<grpc::Status()> on_copy_;
   std::function<grpc::Status()> on_flush_;
   std::function<grpc::Status(grpc::ServerContext* context)> on_write_;
   OnVersion on_measure_;

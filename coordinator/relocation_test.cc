@@ -1,0 +1,181 @@
+// A real coordinator on loopback with fake ps servers and workers: running jobs whose shards move
+// from one server to another.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/remake_fixture.h"
+#include "coordinator/testing/fake_cluster.h"
+#include "coordinator/testing/gate.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Enough that a job is in its middle when it is told something after step 31.
+constexpr uint64_t kSteps = 3000;
+
+JobSpec SynchronousJob() {
+  JobSpec spec = PlainJob(kSteps);
+  spec.mutable_synchronous()->set_replicas(4);
+  return spec;
+}
+
+std::string AwaitMove(FakeCluster& cluster, const std::string& job) {
+  std::string how;
+  const auto events = cluster.Watch(job, 0, [&](const JobEvent& event) {
+    if (absl::StrContains(event.recovered().how(), " moved from ")) how = event.recovered().how();
+    return !how.empty();
+  });
+  EXPECT_TRUE(events.ok()) << events.status();
+  return how;
+}
+
+// Each step counts once on each server that has a shard, whoever it was that computed it.
+void ExpectNothingRunAgain(FakeCluster& cluster, const std::string& job) {
+  const JobStatus status = cluster.AwaitEnd(job);
+  EXPECT_EQ(status.state(), SUCCEEDED) << status.message();
+  EXPECT_EQ(status.steps_run_again(), 0u);
+  cluster.ExpectAllApplied(job, kSteps);
+}
+
+class RelocationTest : public ::testing::TestWithParam<JobSpec> {};
+
+TEST_P(RelocationTest, EvacuatedServerIsLeftAndNoStepIsLost) {
+  StandingJob standing(3, 31, GetParam());
+  auto& [gate, cluster, spec, job] = standing;
+  const auto asked = cluster.Evacuate("ps-1");
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->name(), "ps-1");
+  ASSERT_THAT(asked->jobs(), SizeIs(1));
+  EXPECT_EQ(asked->jobs(0).job_id(), job);
+  EXPECT_EQ(asked->jobs(0).shards(), 1u);
+  gate.Open();
+  EXPECT_THAT(AwaitMove(cluster, job), HasSubstr("shard 1 moved from ps-1 to ps-0 in "));
+  cluster.ps(1).AwaitDropped(job);
+  EXPECT_THAT(cluster.Evacuate("ps-1")->jobs(), IsEmpty());
+  cluster.ps(1).Kill();
+  ExpectNothingRunAgain(cluster, job);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RelocationTest,
+                         ::testing::Values(PlainJob(kSteps), SynchronousJob()));
+
+TEST(MoveTest, JobGoesOnWhereItIsWhenNobodyTakesItsShards) {
+  StandingJob standing(3, 31, SynchronousJob());
+  auto& [gate, cluster, spec, job] = standing;
+  const auto full = [] { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room"); };
+  const auto old = [] { return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""); };
+  cluster.ps(0).set_on_copy(full);
+  cluster.ps(2).set_on_copy(old);
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  gate.Open();
+  cluster.AwaitNotice(job, "shards stay for now where they are: ps-0 (");
+  EXPECT_THAT(cluster.Evacuate("ps-1")->jobs(0).why(), HasSubstr("no room"));
+  ExpectNothingRunAgain(cluster, job);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+}
+
+// Somebody has pushed a step while nobody was to push.
+TEST(MoveTest, CopyOfAnotherStateThanTheShardsIsNotTaken) {
+  StandingJob standing(2, 31, PlainJob(kSteps));
+  auto& [gate, cluster, spec, job] = standing;
+  cluster.ps(0).set_on_copy([&cluster = standing.cluster, &job = standing.job] {
+    FakePs& source = cluster.ps(1);
+    const uint64_t generation = source.Shards(job)[0].generation();
+    EXPECT_TRUE(source.Push(job, 1, generation, kSteps - 1).ok());
+    return grpc::Status::OK;
+  });
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  gate.Open();
+  cluster.AwaitNotice(job, "what ps-0 has of shard 1 is not what it is");
+  ASSERT_TRUE(cluster.Evacuate("ps-1", /*undo=*/true).ok());
+  ExpectNothingRunAgain(cluster, job);
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+}
+
+// The copy is there, and the journal does not say so: it counts for nothing.
+TEST(MoveTest, CoordinatorThatDiesBeforeAMoveIsSettledGoesOnWhereTheShardsWere) {
+  Gate copying;
+  StandingJob standing(2, 31, SynchronousJob());
+  auto& [gate, cluster, spec, job] = standing;
+  cluster.ps(0).set_on_copy([&copying] {
+    copying.Pass();
+    return grpc::Status::OK;
+  });
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  gate.Open();
+  copying.AwaitSomebody();
+  ASSERT_TRUE(cluster.Evacuate("ps-1", /*undo=*/true).ok());
+  cluster.StopCoordinator();
+  copying.Open();
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.ps(1).Join(cluster.address());
+  cluster.worker(0).Join(cluster.address());
+  ExpectNothingRunAgain(cluster, job);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(1));
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(1));
+}
+
+TEST(MoveTest, ServerStaysEvacuatedInTheNextLifeOfTheCoordinator) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  const auto asked = cluster.Evacuate(cluster.ps(0).directory_id());
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->name(), "ps-0");
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
+  cluster.ps(0).Join(cluster.address());
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  cluster.AwaitNotice(job, "1 ps servers (0 are connected, beside those that are evacuated)");
+  ASSERT_TRUE(cluster.Evacuate("ps-0", /*undo=*/true).ok());
+  EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+}
+
+TEST(MoveTest, ServersThatThereAreNotCannotBeEvacuated) {
+  FakeCluster cluster(1);
+  EXPECT_THAT(cluster.Evacuate("ps-9").status().ToString(),
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("ps_server: ps-9")));
+  EXPECT_THAT(cluster.Evacuate("").status().ToString(),
+              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("ps_server: is empty")));
+}
+
+TEST(MoveTest, ShardsComeBackToAServerOnWhichWorkIsDone) {
+  JobSpec wanted = SynchronousJob();
+  wanted.mutable_placement()->set_shards(4);
+  StandingJob standing(2, 31, wanted);
+  auto& [gate, cluster, spec, job] = standing;
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  EXPECT_THAT(cluster.Rebalance(job)->moves(), SizeIs(2)) << "those that leave";
+  gate.Open();
+  cluster.ps(1).AwaitDropped(job);
+  EXPECT_THAT(cluster.Rebalance(job)->moves(), IsEmpty());
+  ASSERT_TRUE(cluster.Evacuate("ps-1", /*undo=*/true).ok());
+  const auto moves = cluster.Rebalance(job);
+  ASSERT_TRUE(moves.ok()) << moves.status();
+  ASSERT_THAT(moves->moves(), SizeIs(2));
+  EXPECT_EQ(moves->moves(0).from(), "ps-0");
+  EXPECT_EQ(moves->moves(0).to(), "ps-1");
+  ExpectNothingRunAgain(cluster, job);
+  EXPECT_THAT(cluster.ps(0).Shards(job), SizeIs(2));
+  EXPECT_THAT(cluster.ps(1).Shards(job), SizeIs(2));
+}
+
+TEST(MoveTest, JobsThatDoNotRunAreNotBalanced) {
+  FakeCluster cluster(1);
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  EXPECT_THAT(cluster.Rebalance(job).status().ToString(),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("is PENDING; must be RUNNING")));
+  EXPECT_THAT(cluster.Rebalance("j").status().ToString(), HasSubstr("NOT_FOUND"));
+}
+
+}  // namespace
+}  // namespace millrace::coordinator
