@@ -72,14 +72,17 @@ absl::StatusOr<ShardStatus> ShardStore::Copy(const CopyShardRequest& request, Sh
                                             " instead of ", ShardName(key.first, key.second)));
   }
   MILLRACE_ASSIGN_OR_RETURN(ShardPlan plan, PlanShard(spec));
+  if (!absl::IsNotFound(shards_.Find(key.first, key.second).status())) {
+    MILLRACE_RETURN_IF_ERROR(Drop(key.first, key.second, generation - 1, deadline - clock_->Now()));
+  }
   MILLRACE_ASSIGN_OR_RETURN(const Making making,
                             to_come_.Begin(key, generation, MemoryNeed(plan), deadline));
   // Another call may have made it meanwhile.
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> there, FindCopy(key, generation));
   if (there != nullptr) return there->Status();
   if (!absl::IsNotFound(shards_.Find(key.first, key.second).status())) {
-    // At the generation before: what is made at this one stays to be made.
-    MILLRACE_RETURN_IF_ERROR(Drop(key.first, key.second, generation - 1, deadline - clock_->Now()));
+    return absl::AbortedError(
+        absl::StrCat(ShardName(key.first, key.second), " was made otherwise meanwhile"));
   }
   MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
   MILLRACE_ASSIGN_OR_RETURN(
