@@ -1,0 +1,201 @@
+// Shards that one server has from another, over the wire.
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/net/server.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ps/crashable_ps.h"
+#include "ps/ps_server_fixture.h"
+#include "ps/ps_test_util.h"
+
+namespace millrace::ps {
+namespace {
+
+using ::millrace::testing::CrashablePs;
+using ::millrace::testing::MakePush;
+using ::millrace::testing::MakeSpec;
+using ::millrace::testing::Puller;
+using ::millrace::testing::Pusher;
+using ::millrace::testing::WholeShard;
+using ::testing::HasSubstr;
+
+// A server that has a shard, and sends of it what a test wants.
+class LyingPs final : public ParameterServerAdmin::Service {
+ public:
+  LyingPs() {
+    ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    server_ = *RpcServer::Start(options, {this});
+  }
+  ~LyingPs() override { server_->Shutdown(absl::ZeroDuration()); }
+
+  const std::string& address() const { return server_->address(); }
+  void SetAnswers(std::vector<ReadShardResponse> answers) { answers_ = std::move(answers); }
+
+  grpc::Status ReadShard(grpc::ServerContext*, const ReadShardRequest*,
+                         grpc::ServerWriter<ReadShardResponse>* writer) override {
+    for (const ReadShardResponse& answer : answers_) writer->Write(answer);
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::vector<ReadShardResponse> answers_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+class PsCopyTest : public PsServerTest {
+ protected:
+  PsCopyTest() : source_(TestDirectory("source")) {
+    source_.Start();
+    const auto channel = CreateChannel(source_.address());
+    there_.ConnectAdmin(channel);
+    pushes_ = ParameterServer::NewStub(channel);
+  }
+
+  CopyShardRequest CopyOf(const ShardSpec& spec) const {
+    CopyShardRequest request;
+    request.set_job_id(spec.job_id());
+    request.set_shard(spec.shard());
+    request.set_generation(2);
+    request.set_source_generation(1);
+    request.set_source_address(source_.address());
+    return request;
+  }
+
+  grpc::Status Copy(const CopyShardRequest& request, ShardStatus* status = nullptr) {
+    grpc::ClientContext context;
+    ShardStatus made;
+    return admin_->CopyShard(&context, request, status == nullptr ? &made : status);
+  }
+
+  // The answers of a server that has the shard, as it would send them.
+  std::vector<ReadShardResponse> WhatIsSent(const ShardSpec& spec) {
+    const auto stub = ParameterServerAdmin::NewStub(CreateChannel(source_.address()));
+    grpc::ClientContext context;
+    ReadShardRequest request;
+    request.set_job_id(spec.job_id());
+    request.set_generation(1);
+    const auto reader = stub->ReadShard(&context, request);
+    std::vector<ReadShardResponse> answers;
+    for (ReadShardResponse answer; reader->Read(&answer);) answers.push_back(answer);
+    EXPECT_TRUE(reader->Finish().ok());
+    return answers;
+  }
+
+  CrashablePs source_;
+  ShardAdmin there_;
+  std::unique_ptr<ParameterServer::Stub> pushes_;  // To the source.
+};
+
+TEST_F(PsCopyTest, ShardGoesOnElsewhereAsItWould) {
+  ShardSpec spec = MakeSpec({4, 300000});
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(0.5);
+  ASSERT_TRUE(there_.Create(spec).ok());
+  Pusher pusher(pushes_.get());
+  ASSERT_EQ(pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 0.25)).code(), 0);
+  ASSERT_EQ(pusher.Push(MakePush(spec, 2, 2, WholeShard(spec), 0.75)).code(), 0);
+  ShardStatus status;
+  const grpc::Status copied = Copy(CopyOf(spec), &status);
+  ASSERT_TRUE(copied.ok()) << copied.error_message();
+  EXPECT_EQ(status.generation(), 2u);
+  EXPECT_EQ(status.version(), 2u);
+  EXPECT_EQ(status.applied().SerializeAsString(), there_.Get(spec).applied().SerializeAsString());
+  ASSERT_TRUE(there_.SetGeneration(spec, 2).ok());
+  PushRequest next = MakePush(spec, 1, 3, WholeShard(spec), -0.5);
+  next.set_generation(2);
+  Pusher here(data_.get());
+  EXPECT_EQ(pusher.Push(next).code(), 0);
+  EXPECT_EQ(here.Push(next).code(), 0);
+  PullRequest pull = millrace::testing::MakePull(spec);
+  pull.set_generation(2);
+  Puller of_source(pushes_.get(), spec);
+  Puller of_copy(data_.get(), spec);
+  EXPECT_EQ(of_source.Pull(pull).slices, of_copy.Pull(pull).slices);
+}
+
+TEST_F(PsCopyTest, WhatIsNotAtRestIsNotCopied) {
+  const ShardSpec spec = MakeSpec({4}, /*replicas=*/2);
+  const auto error = [&] { return Copy(CopyOf(spec)); };
+  EXPECT_EQ(error().error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_TRUE(there_.Create(spec).ok());
+  Pusher pusher(pushes_.get());
+  pusher.Push(MakePush(spec, 0, 1, WholeShard(spec), 1));
+  EXPECT_THAT(error().error_message(), HasSubstr("holds contributions to the version under way"));
+  pusher.Push(MakePush(spec, 1, 2, WholeShard(spec), 1));
+  source_.Kill();  // Without what it had acknowledged.
+  source_.Start();
+  there_.ConnectAdmin(CreateChannel(source_.address()));
+  EXPECT_THAT(error().error_message(), HasSubstr("is closed"));
+  ASSERT_TRUE(there_.SetGeneration(spec, 2).ok());
+  EXPECT_THAT(error().error_message(), HasSubstr("at generation 2, the request at 1"));
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_generation(2);
+  request.set_generation(3);
+  ShardStatus status;
+  EXPECT_TRUE(Copy(request, &status).ok());
+  EXPECT_EQ(status.version(), 0u);
+}
+
+TEST_F(PsCopyTest, RequestsThatMakeNoSenseAreNamed) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(there_.Create(spec).ok());
+  const auto error = [&](const std::function<void(CopyShardRequest&)>& change) {
+    CopyShardRequest request = CopyOf(spec);
+    change(request);
+    const grpc::Status status = Copy(request);
+    return absl::StrCat(static_cast<int>(status.error_code()), " ", status.error_message());
+  };
+  EXPECT_EQ(error([](auto& request) { request.set_generation(1); }),
+            "3 generation: 1; must be above source_generation, 1");
+  EXPECT_THAT(error([](auto& request) { request.set_generation(uint64_t{1} << 32); }),
+              HasSubstr("generation: 4294967296; must be below"));
+  EXPECT_EQ(error([](auto& request) { request.clear_source_address(); }),
+            "3 source_address: is empty; must be that of a ps server");
+  EXPECT_THAT(error([](auto& request) { request.set_job_id(std::string(201, 'j')); }),
+              HasSubstr("job_id: has 201 bytes"));
+  EXPECT_THAT(error([](auto& request) { request.set_directory_id("other"); }),
+              HasSubstr("directory_id: other; the server at this address has"));
+  EXPECT_THAT(error([](auto& request) { request.set_source_directory_id("other"); }),
+              HasSubstr("directory_id: other; the server at this address has"));
+  EXPECT_THAT(error([](auto& request) { request.set_source_address("127.0.0.1:1"); }),
+              HasSubstr("14 the ps server at 127.0.0.1:1: "));
+}
+
+TEST_F(PsCopyTest, WhatComesDamagedIsNotTaken) {
+  ShardSpec spec = MakeSpec({4, 300000});
+  spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.5);
+  ASSERT_TRUE(there_.Create(spec).ok());
+  const std::vector<ReadShardResponse> sound = WhatIsSent(spec);
+  ASSERT_EQ(sound.size(), 7u) << "three blocks of two arrays";
+  LyingPs liar;
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_address(liar.address());
+  const auto error = [&](const std::function<void(std::vector<ReadShardResponse>&)>& change) {
+    std::vector<ReadShardResponse> answers = sound;
+    change(answers);
+    liar.SetAnswers(std::move(answers));
+    const grpc::Status status = Copy(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS) << status.error_message();
+    return status.error_message();
+  };
+  EXPECT_THAT(error([](auto& answers) { (*answers[3].mutable_array()->mutable_data())[5] ^= 1; }),
+              HasSubstr("has another checksum"));
+  EXPECT_THAT(error([](auto& answers) { answers.pop_back(); }), HasSubstr("has sent less than"));
+  EXPECT_THAT(error([](auto& answers) { answers.push_back(answers.back()); }),
+              HasSubstr("has sent more than"));
+  EXPECT_THAT(error([](auto& answers) { std::swap(answers[2], answers[3]); }),
+              HasSubstr("bytes, where the next one has"));
+  EXPECT_THAT(error([](auto& answers) { answers.erase(answers.begin()); }),
+              HasSubstr("does not say what the shard is"));
+  EXPECT_THAT(error([](auto& answers) { answers.clear(); }), HasSubstr("has sent less than"));
+  liar.SetAnswers(sound);
+  EXPECT_TRUE(Copy(request).ok()) << "nothing is left of those that failed";
+}
+
+}  // namespace
+}  // namespace millrace::ps
