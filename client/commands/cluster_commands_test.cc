@@ -4,8 +4,10 @@
 
 #include "client/commands/cancel.h"
 #include "client/commands/checkpoint.h"
+#include "client/commands/evacuate.h"
 #include "client/commands/list.h"
 #include "client/commands/members.h"
+#include "client/commands/rebalance.h"
 #include "client/commands/status.h"
 #include "client/commands/submit.h"
 #include "client/commands/watch.h"
@@ -323,6 +325,89 @@ TEST_F(ClusterCommandsTest, ErrorsAreReportedToPeopleAndPrograms) {
   EXPECT_THAT(run_.err(), HasSubstr("millrace: bad\nRun `millrace list --help`"));
   EXPECT_EQ(LastLine(), Json::parse(R"({"event": "error", "code": "INVALID_ARGUMENT",
                                         "message": "bad"})"));
+}
+
+EvacuatePsResponse Evacuation(const std::string& job_id, uint64_t shards, const std::string& why) {
+  EvacuatePsResponse response;
+  response.set_name("ps-1");
+  response.set_directory_id("d1");
+  if (shards == 0) return response;
+  RemainingShards& job = *response.add_jobs();
+  job.set_job_id(job_id);
+  job.set_shards(shards);
+  job.set_elements(40);
+  job.set_why(why);
+  return response;
+}
+
+TEST_F(ClusterCommandsTest, EvacuateWaitsUntilNoJobIsLeft) {
+  EvacuatePsResponse done = Evacuation("", 0, "");
+  done.set_ended_jobs(2);
+  jobs_.SetEvacuation({Evacuation("a-1", 2, ""), Evacuation("a-1", 1, "no room"), done});
+  run_.flags().ps_server = "ps-1";
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.err(),
+            "ps-1 has 2 shards of job a-1\n"
+            "ps-1 has 1 shard of job a-1 (no room)\n");
+  EXPECT_EQ(
+      run_.out(),
+      "no job that runs has shards on ps-1, and none gets any there: it can be stopped; it has "
+      "the variables of 2 jobs that have ended: what was neither exported nor is in a "
+      "checkpoint goes with it\n");
+  ASSERT_THAT(jobs_.evacuations(), SizeIs(3));
+  EXPECT_EQ(jobs_.evacuations()[0].ps_server(), "ps-1");
+  EXPECT_FALSE(jobs_.evacuations()[0].undo());
+}
+
+TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongSaysWhatIsThereAndWhy) {
+  jobs_.SetEvacuation({Evacuation("a-1", 1, "no room")});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().timeout = absl::ZeroDuration();
+  const auto result = run_.Run(RunEvacuate);
+  EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kFailed);
+  EXPECT_THAT(result.status().ToString(),
+              HasSubstr("ps-1 still has 1 shard of job a-1 (no room) after 0; it stays evacuated "
+                        "until `millrace evacuate --undo`"));
+}
+
+TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
+  jobs_.SetEvacuation({Evacuation("a-1", 1, "")});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().undo = true;
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "ps-1 gets shards again\n");
+  EXPECT_TRUE(jobs_.evacuations()[0].undo());
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine(),
+            Json::parse(R"({"name": "ps-1", "directory_id": "d1", "evacuated": false, "jobs": [{)"
+                        R"("job_id": "a-1", "shards": 1, "elements": 40, "why": ""}], )"
+                        R"("ended_jobs": 0})"));
+}
+
+TEST_F(ClusterCommandsTest, EvacuateOfNobodyFails) {
+  run_.flags().ps_server = "ps-9";
+  EXPECT_EQ(run_.Run(RunEvacuate).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClusterCommandsTest, RebalanceSaysWhatMoves) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("nothing moves: "));
+  RebalanceJobResponse moves;
+  PlannedMove& move = *moves.add_moves();
+  move.set_shard(3);
+  move.set_elements(1234);
+  move.set_from("ps-0");
+  move.set_to("ps-2");
+  jobs_.SetBalance(moves);
+  EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
+  EXPECT_THAT(run_.out(), HasSubstr("shard 3 moves from ps-0 to ps-2 (1,234 elements)\n"));
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
+  EXPECT_EQ(LastLine(), Json::parse(R"({"job_id": "a-1", "moves": [{"shard": 3, "elements": 1234, )"
+                                    R"("from": "ps-0", "to": "ps-2"}]})"));
 }
 
 }  // namespace

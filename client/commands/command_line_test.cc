@@ -126,6 +126,18 @@ TEST_F(CommandLineTest, AJobThatGoesOnFromACheckpointNeedsNoFile) {
   EXPECT_EQ(Parse({"train", "--help"}).exit, ExitCode::kSucceeded);
 }
 
+TEST_F(CommandLineTest, ShardsMoveOffAServerOrOverAll) {
+  const Flags evacuate = Flagged({"evacuate", "ps-1", "--cluster=h:1"});
+  EXPECT_EQ(evacuate.ps_server, "ps-1");
+  EXPECT_EQ(evacuate.timeout, absl::Minutes(10));
+  EXPECT_FALSE(evacuate.undo);
+  EXPECT_TRUE(Flagged({"evacuate", "ps-1", "--undo", "--cluster=h:1"}).undo);
+  EXPECT_TRUE(IsWrong({"evacuate", "--cluster=h:1"}));
+  EXPECT_TRUE(IsWrong({"evacuate", "ps-1", "--undo", "--timeout=1s", "--cluster=h:1"}));
+  EXPECT_EQ(Flagged({"rebalance", "a-1", "--cluster=h:1"}).job_id, "a-1");
+  EXPECT_TRUE(IsWrong({"rebalance", "--cluster=h:1"}));
+}
+
 TEST_F(CommandLineTest, WarmStartsHaveRules) {
   const Flags flags = Flagged({"train", "job", "--init_from=FILE", "--init_rule", "a/(.*)=b/\\1",
                                "--init_rule=c=", "--init_allow_missing", "--init_allow_unused"});

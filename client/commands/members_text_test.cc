@@ -1,5 +1,6 @@
 #include "client/commands/members_text.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace::client {
@@ -86,13 +87,21 @@ TEST(MembersTextTest, ClusterWithoutMembersSaysWhatToStart) {
             "no worker is there; start one with `worker --coordinator=HOST:PORT`\n");
 }
 
+TEST(MembersTextTest, ServersThatAreEvacuatedAreMarked) {
+  ListMembersResponse members;
+  members.add_ps_servers()->set_name("ps-0");
+  members.mutable_ps_servers(0)->set_evacuated(true);
+  EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" evacuated\n"));
+  EXPECT_THAT(MembersJson(members), ::testing::HasSubstr(R"("evacuated":true)"));
+}
+
 TEST(MembersTextTest, ProgramsGetALineForEach) {
   EXPECT_EQ(MembersJson(SmallCluster()),
             R"j({"role":"coordinator","is_there":true,"version":"0.1.0 (build 3)",)j"
             R"j("here_seconds":10800.0,"heartbeat_period_seconds":2.0})j"
             "\n"
             R"j({"role":"ps","name":"ps-0","is_there":true,"version":"0.1.0 (build 1)",)j"
-            R"j("here_seconds":7200.0,"silent_seconds":0.5,"draining":true,)j"
+            R"j("here_seconds":7200.0,"silent_seconds":0.5,"draining":true,"evacuated":false,)j"
             R"j("address":"trainer-0:2221","directory_id":"d-0","shards":3,"elements":1234567})j"
             "\n"
             R"j({"role":"worker","name":"worker-0","is_there":true,"version":"0.1.0 (build 2)",)j"
