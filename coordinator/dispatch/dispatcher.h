@@ -99,7 +99,8 @@ class Dispatcher {
   void SetBarrier(const std::string& job_id, uint64_t barrier) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sets the barrier before the first step that was not handed out, in synchronous mode at the
-  // beginning of a version, `at_least` and `at_most`; returns it. REQUIRES: as SetBarrier; at_least <= at_most.
+  // beginning of a version, `at_least` and `at_most`; returns it. REQUIRES: as SetBarrier; at_least
+  // <= at_most.
   uint64_t SetBarrierHere(const std::string& job_id, uint64_t at_least, uint64_t at_most)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

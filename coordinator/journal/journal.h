@@ -1,4 +1,5 @@
-// What the coordinator must not forget: its jobs, and which ps servers are evacuated. In a RocksDB of its own.
+// What the coordinator must not forget: its jobs, and which ps servers are evacuated. In a RocksDB
+// of its own.
 #ifndef MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
 #define MILLRACE_COORDINATOR_JOURNAL_JOURNAL_H_
 
