@@ -89,7 +89,10 @@ std::vector<SimulatedCoordinator::Located> SimulatedCoordinator::Locate() const 
 bool SimulatedCoordinator::HasMoved() const { return process_->located != Locate(); }
 
 SimulatedPs* SimulatedCoordinator::ServerOf(uint32_t shard) const {
-  const std::string& name = journal_.placements[shard].server();
+  return ServerNamed(journal_.placements[shard].server());
+}
+
+SimulatedPs* SimulatedCoordinator::ServerNamed(const std::string& name) const {
   const auto is_it = [&](const SimulatedPs* ps) { return ps->name() == name; };
   return *std::find_if(servers_.begin(), servers_.end(), is_it);
 }
@@ -179,6 +182,11 @@ void SimulatedCoordinator::Look() {
                 });
   Poll();
   const auto progress = process_->dispatcher.GetProgress(kJob);
+  if (!progress->at_barrier && process_->frontier <= process_->barrier &&
+      !process_->evaluation.has_value() && WantsToMove()) {
+    process_->barrier =
+        process_->dispatcher.SetBarrierHere(kJob, process_->frontier, process_->barrier);
+  }
   if (AwaitsNorm(*progress)) return ExchangeNorms();
   if (progress->at_barrier && !process_->is_busy) PassBarrier();
 }
@@ -330,8 +338,13 @@ bool SimulatedCoordinator::AfterError(const absl::Status& status) {
 void SimulatedCoordinator::PassBarrier() {
   const bool at_the_end = process_->barrier == shape_.total_steps;
   if (process_->evaluation.has_value()) return;  // One after the other.
+  if (!at_the_end && WantsToMove()) return LeaveServers();
   if (at_the_end && !process_->flushed) return FlushTheEnd();
-  if (!journal_.evaluated.contains(process_->barrier)) return BeginEvaluation(process_->barrier);
+  // Another barrier is one at which shards were to move.
+  const bool is_evaluated = at_the_end || BarrierFrom(process_->barrier) == process_->barrier;
+  if (is_evaluated && !journal_.evaluated.contains(process_->barrier)) {
+    return BeginEvaluation(process_->barrier);
+  }
   if (at_the_end) return End();
   process_->barrier = BarrierFrom(process_->barrier + 1);
   process_->dispatcher.SetBarrier(kJob, process_->barrier);

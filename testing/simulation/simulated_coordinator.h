@@ -33,10 +33,10 @@ namespace millrace::simulation {
 // The decisions are the real ones: who gets which step (Dispatcher), whether shards go on or step
 // back, and to where (DecideAttach), what they have (MergeProgress), which cuts they take
 // (CutPlanner), whether they are at a barrier (CheckBarrier), what to make of an error
-// (DecideReach), where shards go that are made again (PlaceAgain), which cut a checkpoint is of
-// (OldestCommonCut) and whether it is one state (MergeAnswers). What asks, waits, and attaches
-// again (Attacher, Remaker, Trainer, Evaluator, Checkpointer) is a model. A change of the journal
-// takes a moment, and who dies before that has not made it.
+// (DecideReach), where shards go that are made again or move (PlaceAgain, PlanMoves), which cut a
+// checkpoint is of (OldestCommonCut) and whether it is one state (MergeAnswers). What asks, waits,
+// and attaches again (Attacher, Remaker, Relocator, Trainer, Evaluator, Checkpointer) is a model. A
+// change of the journal takes a moment, and who dies before that has not made it.
 class SimulatedCoordinator {
  public:
   // None is owned. `servers`: those that have place for a shard stand together, and the first of
@@ -53,6 +53,11 @@ class SimulatedCoordinator {
   bool done() const { return journal_.ended && retired_; }
   // Whether it has been told that disks have the job's last state.
   bool relies_on_disks() const;
+  // From now on shards are to move away from the server's directory, or may go there again.
+  void Evacuate(const SimulatedPs& ps, bool is_evacuated);
+  // No server is evacuated any more.
+  void UndoEvacuations() { journal_.evacuated.clear(); }
+
   // Where the shard is to be.
   SimulatedPs* ServerOf(uint32_t shard) const;
 
@@ -78,9 +83,10 @@ class SimulatedCoordinator {
     std::vector<ShardPlacement> placements;
     bool made = false;  // All shards have been, once.
     bool ended = false;
-    std::set<uint64_t> evaluated;  // Barriers.
-    uint64_t checkpoint_step = 0;  // Of the newest checkpoint.
-    uint64_t checkpoint = 0;       // Its number.
+    std::set<uint64_t> evaluated;     // Barriers.
+    std::set<std::string> evacuated;  // Directories.
+    uint64_t checkpoint_step = 0;     // Of the newest checkpoint.
+    uint64_t checkpoint = 0;          // Its number.
   };
   struct Member {
     std::shared_ptr<Session> session;
@@ -153,6 +159,7 @@ class SimulatedCoordinator {
 
   std::vector<Located> Locate() const;
   bool HasMoved() const;
+  SimulatedPs* ServerNamed(const std::string& name) const;
   void DropIfStray(size_t server);
 
   void Attach(const std::string& cause);
@@ -183,6 +190,16 @@ class SimulatedCoordinator {
   std::vector<coordinator::TargetServer> ServersFor(uint32_t shard) const;
   std::vector<bool> ThoseToBe(bool (*is_it)(const ShardPlacement& placement)) const;
   void CheckRemade(const Statuses& statuses);
+
+  // See Relocator.
+  std::vector<coordinator::ShardMove> PlanMoves() const;
+  bool WantsToMove() const;
+  void LeaveServers();
+  void Move(const Statuses& statuses);
+  void CopyShards(const std::vector<coordinator::ShardMove>& moves, const Statuses& statuses);
+  void Settle(const std::vector<coordinator::ShardMove>& moves);
+  void MoveInVain(const std::string& why);
+  void HasPerhaps(const std::string& directory_id);
 
   // See Checkpointer.
   void AdvanceCheckpoints(const Statuses& statuses);

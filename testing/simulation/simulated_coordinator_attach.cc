@@ -238,8 +238,11 @@ void SimulatedCoordinator::AfterStepBackError(const Worst& worst) {
 }
 
 void SimulatedCoordinator::GoOn(const Statuses& statuses) {
+  const bool moves = std::exchange(process_->moves, false);
   const std::vector<bool> remade = ThoseToBe(IsToBeMade);
-  if (std::find(remade.begin(), remade.end(), true) == remade.end()) return Train(statuses);
+  if (std::find(remade.begin(), remade.end(), true) == remade.end()) {
+    return moves ? Move(statuses) : Train(statuses);
+  }
   const auto mark = [](Journal& journal) {
     for (ShardPlacement& placement : journal.placements) {
       placement.set_making(ShardPlacement::MADE);
@@ -266,7 +269,8 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
     process_->version = std::min<uint64_t>(process_->version, shard.version());
   }
   process_->exchanges = false;
-  process_->barrier = BarrierFrom(std::max<uint64_t>(merged->frontier, 1));
+  process_->frontier = std::max<uint64_t>(merged->frontier, 1);
+  process_->barrier = BarrierFrom(process_->frontier);
   process_->cuts.Start(statuses, process_->newest_version, world_->Now());
   process_->newest_version = coordinator::NewestVersion(statuses);
   SetRoute route;
@@ -278,6 +282,9 @@ void SimulatedCoordinator::Train(const Statuses& statuses) {
                               .backup = shape_.backup,
                               .pulls_ahead = shape_.pull_ahead},
                              route, merged->done, process_->barrier);
+  if (std::exchange(process_->drops_copies, false)) {
+    for (size_t server = 0; server < servers_.size(); ++server) DropIfStray(server);
+  }
   if (HasMoved()) return Detach("a server went or came back while the journal was written");
   Look();
 }

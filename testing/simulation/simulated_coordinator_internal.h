@@ -49,6 +49,7 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   uint64_t attach = 0;  // Its number: what belongs to an older one is of no interest.
   uint64_t looks = 0;   // Only the last one is followed by another.
   uint64_t epoch = 0;
+  uint64_t frontier = 0;  // No barrier lies before it.
   uint64_t barrier = 0;
   bool is_busy = false;  // A call of a barrier is under way.
   bool flushes = false;  // The job's end, or has flushed it.
@@ -65,6 +66,11 @@ struct SimulatedCoordinator::Process final : public coordinator::Outbox {
   std::map<std::string, absl::Time> missing_since;  // By directory.
   std::set<std::string> avoided;                    // Directories.
   absl::Time look_again;                            // For a checkpoint.
+
+  // See Relocator.
+  bool moves = false;         // When the shards are attached.
+  bool drops_copies = false;  // That were made in vain.
+  absl::Time move_after;
 
   // See Checkpointer.
   struct Checkpoint {

@@ -171,6 +171,7 @@ std::vector<TargetServer> SimulatedCoordinator::ServersFor(uint32_t shard) const
     const Registration& heard = heard_of_[server];
     if (servers_[server]->number() != shard || heard.incarnation == 0) continue;
     if (process_->avoided.contains(heard.directory_id)) continue;
+    if (journal_.evacuated.contains(heard.directory_id)) continue;
     servers.push_back({heard.directory_id, servers_[server]->name(), "", world_->Below(3)});
   }
   return servers;

@@ -88,6 +88,8 @@ class SimulatedPs {
   void Flush(uint64_t generation, Answer answer);
   void Retire(uint64_t generation, Answer answer);
   void Drop(const DropShardRequest& request, Answer answer);
+  // Reads the shard from `source` meanwhile.
+  void CopyFrom(const CopyShardRequest& request, SimulatedPs* source, Answer answer);
   void WriteCheckpoint(const WriteCheckpointRequest& request,
                        simulation::Answer<WriteCheckpointResponse> answer);
   void MeasureVersion(const MeasureVersionRequest& request,
@@ -118,6 +120,11 @@ class SimulatedPs {
     uint64_t number = 0;
     SimulatedDisk disk;
   };
+  // What another server reads of a shard.
+  struct Snapshot {
+    ShardSpec spec;
+    ps::ShardContents contents;
+  };
   // The right to make a shard, which must go before what has given it.
   struct Making {
     std::shared_ptr<ps::ShardsToCome> to_come;
@@ -134,6 +141,11 @@ class SimulatedPs {
   void MakeOfCheckpoint(const ShardSpec& spec, uint64_t generation, const Making& making,
                         Answer answer);
   ps::ShardContents ContentsOf(const ps::ShardPlan& plan, const SimulatedCheckpoints::Read& read);
+  absl::StatusOr<Snapshot> ReadAt(uint64_t generation, const std::string& directory_id) const;
+  absl::StatusOr<ShardPtr> FindCopy(uint64_t generation) const;
+  void TakeCopy(const CopyShardRequest& request, const Snapshot& snapshot, const Answer& answer);
+  void MakeCopy(const CopyShardRequest& request, const Snapshot& snapshot, const Answer& answer);
+  ps::ShardContents ContentsOf(const Snapshot& snapshot);
   void Serve(const ShardPtr& shard);
   void WriteFile(const ShardPtr& shard, const WriteCheckpointRequest& request, uint64_t epoch,
                  const ps::StatePtr& state, simulation::Answer<WriteCheckpointResponse> answer);

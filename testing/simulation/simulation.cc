@@ -31,6 +31,7 @@ Simulation::Simulation(uint64_t seed)
       memory_stays_(world_.OneIn(3)),
       disks_are_lost_(!world_.OneIn(3)),
       has_spares_(world_.OneIn(2)),
+      evacuates_(has_spares_ && world_.OneIn(2)),
       network_(&world_, /*one_in=*/3 + world_.Below(world_.OneIn(3) ? 8 : 60)),
       oracle_(shape_) {
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
@@ -91,7 +92,8 @@ std::string Simulation::Describe() const {
       memory_stays_ ? "memory outlives processes" : "memory is lost", ", checkpoints every ",
       absl::FormatDuration(shape_.checkpoint_every), ", of which ", shape_.checkpoints_kept,
       " stay", shape_.keeps_best ? ", of evaluations too" : "",
-      disks_are_lost_ ? ", disks are lost" : "", has_spares_ ? ", spare servers" : "");
+      disks_are_lost_ ? ", disks are lost" : "", has_spares_ ? ", spare servers" : "",
+      evacuates_ ? ", servers are evacuated" : "");
 }
 
 void Simulation::StartPs(size_t server) {
@@ -137,7 +139,7 @@ void Simulation::Trouble() {
 }
 
 void Simulation::Strike() {
-  switch (world_.Below(9)) {
+  switch (world_.Below(13)) {
     case 0:
     case 1:
     case 2:
@@ -168,8 +170,23 @@ void Simulation::Strike() {
     case 7:
       servers_[world_.Below(servers_.size())]->SetDiskFails(world_.OneIn(2));
       return;
+    case 8:
+    case 9:
+    case 10:
+    case 11:
+      if (evacuates_) Evacuate();
+      return;
     default:
       network_.SetTroubled(!world_.OneIn(3));
+  }
+}
+
+// Where a shard is, which is to go to its other server then; or that one is to stay empty.
+void Simulation::Evacuate() {
+  const size_t chosen = ChoosePs();
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    const bool is_the_same = servers_[server]->number() == servers_[chosen]->number();
+    if (is_the_same) coordinator_->Evacuate(*servers_[server], server == chosen);
   }
 }
 
@@ -240,6 +257,7 @@ void Simulation::EndTrouble() {
   world_.Note("nothing goes wrong from here on");
   network_.SetTroubled(false);
   for (const auto& server : servers_) server->SetDiskFails(false);
+  coordinator_->UndoEvacuations();
 }
 
 std::string Simulation::Run() {

@@ -55,6 +55,7 @@ class Simulation {
   void StrikePs(size_t server);
   void StrikeDisk(size_t server);
   void GoBackSoon(size_t server);
+  void Evacuate();
   void CheckTheEnd();
 
   World world_;
@@ -69,6 +70,7 @@ class Simulation {
   const bool memory_stays_;
   const bool disks_are_lost_;
   const bool has_spares_;  // A second server with place for each shard.
+  const bool evacuates_;
   Network network_;
   const Oracle oracle_;
   SimulatedCheckpoints checkpoints_;
