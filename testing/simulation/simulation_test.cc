@@ -63,7 +63,6 @@ TEST(SimulationTest, EveryStateIsOneOfAnUndisturbedRun) {
                            "evaluations",
                            "gone for long",
                            "kills",
-                           "leftovers replaced by copies",
                            "made again for gone servers",
                            "made again for lost disks",
                            "moves in vain",
