@@ -344,8 +344,8 @@ absl::Status ShardGroup::ApplyVersion(const ApplyVersionRequest& request, const 
       .status();
 }
 
-// Whoever reads for longer than this from a server that stands still is given up, and with the next
-// generation refused.
+// A copy that is given up, since a server went or takes too long, is refused from the job's next
+// generation on.
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
                                                       absl::Span<const ShardMove> moves) {
   const auto round = std::make_shared<Round<CopyShardRequest, ShardStatus>>(
@@ -373,9 +373,12 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
           calls->Done(i, status);
         });
   }
+  const auto are_there = [this](const ShardMove& move) {
+    return servers_.IsThere(move.shard) && servers_.IsServed(move.to.directory_id);
+  };
   while (!round->AwaitFor(kLookAround)) {
     for (size_t i = 0; i < moves.size(); ++i) {
-      if (!servers_.IsThere(moves[i].shard)) round->context(i)->TryCancel();
+      if (!are_there(moves[i])) round->context(i)->TryCancel();
     }
   }
   const std::vector<grpc::Status> statuses = round->statuses();
@@ -384,7 +387,8 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
   const auto& [shard, to] = moves[*worst];
   failed_server_ = absl::StrCat(to.name, " (", to.address, ")");
   failed_shard_ = shard;
-  return CallError("CopyShard", {failed_server_, shard, servers_.IsThere(shard)}, statuses[*worst]);
+  return CallError("CopyShard", {failed_server_, shard, are_there(moves[*worst])},
+                   statuses[*worst]);
 }
 
 absl::Status ShardGroup::Fence(uint64_t generation) {

@@ -47,6 +47,11 @@ class ShardServers {
   // has found none.
   bool IsThere(uint32_t shard) const;
 
+  // Whether somebody serves that directory, which may be none of the job's.
+  bool IsServed(const std::string& directory_id) const {
+    return registry_->FindPs(directory_id).has_value();
+  }
+
   // Whether Locate has found the shard's server to be another one than before, since ForgetMoves.
   bool HasMoved(uint32_t shard) const { return servers_[shard].moved; }
   void ForgetMoves();
