@@ -81,10 +81,9 @@ class ShardCopyingTest : public ShardCheckpointTest {
   ShardCopyingTest() {
     Create(job_.Shards(1));
     for (const uint64_t step : {0, 1, 3}) Push(step, kCopiedElements, 1);
-    const std::shared_ptr<Shard> shard = Find();
-    const ShardContents contents = shard->Contents();
+    const ShardContents contents = Find()->Contents();
     arrays_ = AllArrays(1);
-    *snapshot_.mutable_spec() = shard->plan().spec;
+    *snapshot_.mutable_spec() = Find()->plan().spec;
     snapshot_.set_epoch(7);
     snapshot_.mutable_stepped_back_to()->set_version(2);
     snapshot_.set_version(contents.state->version);
