@@ -296,8 +296,11 @@ absl::StatusOr<EvacuatePsResponse> GrpcJobsClient::AwaitEvacuated(
     const std::function<void(const EvacuatePsResponse&)>& on_news) {
   const absl::Time deadline = options_.clock->Now() + timeout;
   std::string last;
+  std::string server = ps_server;
   while (true) {
-    MILLRACE_ASSIGN_OR_RETURN(EvacuatePsResponse response, EvacuatePs(ps_server, /*undo=*/false));
+    MILLRACE_ASSIGN_OR_RETURN(EvacuatePsResponse response, EvacuatePs(server, /*undo=*/false));
+    // A coordinator that is started again does not know names before their servers have come.
+    server = response.directory_id();
     const std::string news = response.SerializeAsString();
     if (std::exchange(last, news) != news) on_news(response);
     const absl::Time now = options_.clock->Now();
