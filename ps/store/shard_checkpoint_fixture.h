@@ -53,6 +53,7 @@ class ShardCheckpointTest : public ::testing::Test {
     files_ = std::make_shared<millrace::testing::FaultFileSystem>();
     ShardStoreOptions options;
     options.clock = store_clock_;
+    options.memory_limit = memory_limit_;
     options.file_system = files_;
     options.fault = [this](absl::string_view operation) {
       if (operation == "flush" && before_cut_) std::exchange(before_cut_, nullptr)();
@@ -122,7 +123,9 @@ class ShardCheckpointTest : public ::testing::Test {
   }
 
   SimulatedClock clock_;
-  Clock* store_clock_ = &clock_;      // Of the stores that are opened from now on.
+  // Of the stores that are opened from now on.
+  Clock* store_clock_ = &clock_;
+  uint64_t memory_limit_ = ShardStoreOptions().memory_limit;
   std::function<void()> before_cut_;  // Called once, before a cut is written.
   const std::string root_ = EmptyTestDirectory("root");
   const std::string checkpoints_ = root_ + "/checkpoints";

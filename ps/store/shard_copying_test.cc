@@ -1,71 +1,27 @@
 // Shards that a store takes over from another server.
-#include <cstddef>
-#include <cstring>
-#include <fstream>
-#include <functional>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "ps/store/held_source.h"
 #include "ps/store/shard_checkpoint_fixture.h"
-#include "ps/store/shard_source.h"
 
 namespace millrace::ps {
 namespace {
 
+using ::millrace::testing::MakeMessage;
+using ::millrace::testing::MakeWirePiece;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr uint64_t kCopiedElements = 40;
-
-// What is read of a shard that is held for it.
-class HeldSource final : public ShardSource {
- public:
-  HeldSource(ShardSnapshot snapshot, StatePtr state)
-      : snapshot_(std::move(snapshot)), state_(std::move(state)) {}
-
-  absl::StatusOr<ShardSnapshot> Open() override {
-    ++opened_;
-    if (on_open_) std::exchange(on_open_, nullptr)();
-    if (failing_ == "open") return absl::UnavailableError("no answer");
-    return snapshot_;
-  }
-
-  absl::Status ReadArray(absl::Span<float> values) override {
-    if (failing_ == "array" && next_ > 0) return absl::DataLossError("another checksum");
-    const Block& block = *state_->blocks[next_ / arrays()];
-    const float* const array = block.array(static_cast<int>(next_ % arrays()));
-    ++next_;
-    EXPECT_EQ(values.size(), block.elements());
-    std::memcpy(values.data(), array, values.size() * sizeof(float));
-    return absl::OkStatus();
-  }
-
-  absl::Status Close() override {
-    return failing_ == "close" ? absl::FailedPreconditionError("at a newer generation")
-                               : absl::OkStatus();
-  }
-
-  void FailAt(const std::string& failing) { failing_ = failing; }
-  // Called once, when it is opened.
-  void set_on_open(std::function<void()> on_open) { on_open_ = std::move(on_open); }
-  ShardSnapshot& snapshot() { return snapshot_; }
-  int opened() const { return opened_; }
-
- private:
-  size_t arrays() const { return static_cast<size_t>(state_->blocks[0]->slots()) + 1; }
-
-  ShardSnapshot snapshot_;
-  const StatePtr state_;
-  std::string failing_;
-  std::function<void()> on_open_;
-  size_t next_ = 0;  // Of all arrays, in their order.
-  int opened_ = 0;
-};
 
 CopyShardRequest CopyAt(uint64_t generation) {
   CopyShardRequest request;
@@ -83,6 +39,7 @@ class ShardCopyingTest : public ShardCheckpointTest {
     for (const uint64_t step : {0, 1, 3}) Push(step, kCopiedElements, 1);
     const ShardContents contents = Find()->Contents();
     arrays_ = AllArrays(1);
+    need_ = MemoryNeed(Find()->plan());
     *snapshot_.mutable_spec() = Find()->plan().spec;
     snapshot_.set_epoch(7);
     snapshot_.mutable_stepped_back_to()->set_version(2);
@@ -95,10 +52,39 @@ class ShardCopyingTest : public ShardCheckpointTest {
 
   HeldSource Source() const { return HeldSource(snapshot_, state_); }
 
+  // A store with memory for one such shard, and not for two.
+  void OpenWithRoomForOne(const std::string& name) {
+    memory_limit_ = need_ * 3 / 2;  // A quarter of it is spare.
+    Open(name);
+  }
+
+  ShardSpec SpecOfAnotherJob() const {
+    ShardSpec spec = job_.Shards(1)[0];
+    spec.set_job_id("other");
+    return spec;
+  }
+
+  void ExpectNothingThere() {
+    EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(CutFiles("b"), IsEmpty());
+  }
+
+  // A step whose gradient is 1.
+  PushResponse PushAt(uint64_t generation, uint64_t step) {
+    DecodedPush message = MakeMessage(Find()->plan().spec, step, ++push_id_);
+    message.header.set_generation(generation);
+    message.pieces.push_back(MakeWirePiece(0, 0, std::vector<float>(kCopiedElements, 1)));
+    PushResponse answer;
+    Find()->Push(1, std::move(message), [&](const PushResponse& got) { answer = got; });
+    return answer;
+  }
+
   const TestJob job_{{kCopiedElements}, MakeOptimizerSpec("adam { learning_rate: 0.5 }")};
   ShardSnapshot snapshot_;
   StatePtr state_;
   std::vector<std::vector<float>> arrays_;
+  uint64_t need_ = 0;  // Of memory, in bytes.
+  uint64_t push_id_ = 100;
 };
 
 TEST_F(ShardCopyingTest, CopyIsWhatTheShardIs) {
@@ -125,7 +111,40 @@ TEST_F(ShardCopyingTest, CopyIsOnTheDiskFromTheFirst) {
   EXPECT_EQ(status.version(), 3u);
   EXPECT_EQ(status.epoch(), 7u);
   EXPECT_EQ(status.generation(), 5u);
+  EXPECT_EQ(status.applied().SerializeAsString(), snapshot_.applied().SerializeAsString());
   EXPECT_TRUE(status.closed());
+  EXPECT_EQ(AllArrays(1), arrays_);
+  EXPECT_EQ(Find()->Contents().state->gradient_norm, 0.5);
+  EXPECT_EQ(Find()->Contents().stepped_back_to.version(), 2u);
+}
+
+// It may have applied steps after its first cut.
+TEST_F(ShardCopyingTest, CopyIsClosedAfterACrashUntilItsGenerationGrows) {
+  HeldSource source = Source();
+  ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
+  EXPECT_EQ(PushAt(5, 2).code(), 0);
+  Open("b");
+  const PushResponse refused = PushAt(5, 2);
+  EXPECT_EQ(refused.code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(refused.message(), HasSubstr("is closed"));
+  ASSERT_TRUE(store_->SetGeneration("job", 0, 6).ok());
+  const PushResponse applied = PushAt(6, 2);
+  EXPECT_EQ(applied.code(), 0) << applied.message();
+  EXPECT_EQ(Find()->Status().version(), 4u);
+}
+
+TEST_F(ShardCopyingTest, CopyThatIsClosedIsNotTakenForAWholeOne) {
+  HeldSource source = Source();
+  ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
+  ASSERT_EQ(PushAt(5, 2).code(), 0);
+  Open("b");
+  EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(source.opened(), 1);
+  HeldSource next = Source();
+  const auto status = store_->Copy(CopyAt(6), next);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->generation(), 6u);
+  EXPECT_FALSE(status->closed());
   EXPECT_EQ(AllArrays(1), arrays_);
 }
 
@@ -138,6 +157,21 @@ TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsDamagedDoesNotBeginAnew) {
   std::filesystem::remove(cuts[0]);
   Open("b");
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsCutOffIsLostAndCanBeCopiedAgain) {
+  HeldSource source = Source();
+  ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
+  store_.reset();
+  const auto cuts = CutFiles("b");
+  ASSERT_THAT(cuts, SizeIs(1));
+  std::filesystem::resize_file(cuts[0], std::filesystem::file_size(cuts[0]) / 2);
+  Open("b");
+  EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
+  HeldSource next = Source();
+  const auto status = store_->Copy(CopyAt(6), next);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(AllArrays(1), arrays_);
 }
 
 TEST_F(ShardCopyingTest, RepeatedCallFindsItsCopyAndAsksNobody) {
@@ -174,6 +208,50 @@ TEST_F(ShardCopyingTest, WhatIsDamagedHereGoesFirst) {
   EXPECT_EQ(AllArrays(1), arrays_);
 }
 
+// It was dropped while the disk gave errors.
+TEST_F(ShardCopyingTest, WhatOnlyTheDiskHasGoesFirst) {
+  Create(job_.Shards(1));
+  PushOnes(0);
+  ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
+  files_->Arm(0, millrace::testing::Fault::kError);
+  ASSERT_FALSE(store_->Drop("job", 0, 1).ok());
+  ASSERT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_THAT(CutFiles("b"), SizeIs(1));
+  clock_.Advance(absl::Minutes(1));  // It tries its disk again.
+  HeldSource source = Source();
+  const auto status = store_->Copy(CopyAt(5), source);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(AllArrays(1), arrays_);
+  EXPECT_THAT(CutFiles("b"), SizeIs(1));
+  Open("b");
+  EXPECT_EQ(Find()->Status().generation(), 5u);
+  EXPECT_EQ(Find()->Status().version(), 3u);
+  EXPECT_EQ(AllArrays(1), arrays_);
+}
+
+TEST_F(ShardCopyingTest, CopyHasTheMemoryOfWhatWasHereBefore) {
+  OpenWithRoomForOne("b");
+  Create(job_.Shards(1));
+  HeldSource source = Source();
+  const auto status = store_->Copy(CopyAt(5), source);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(AllArrays(1), arrays_);
+}
+
+TEST_F(ShardCopyingTest, CopyDoesNotTakeTheMemoryOfOthers) {
+  OpenWithRoomForOne("b");
+  ASSERT_TRUE(store_->Create(SpecOfAnotherJob(), 1).ok());
+  HeldSource source = Source();
+  const absl::Status status = store_->Copy(CopyAt(5), source).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("not enough memory"));
+  EXPECT_EQ(source.arrays_read(), 0u);
+  ExpectNothingThere();
+  ASSERT_TRUE(store_->Drop("other", 0, 1).ok());
+  HeldSource next = Source();
+  EXPECT_TRUE(store_->Copy(CopyAt(5), next).ok());
+}
+
 TEST_F(ShardCopyingTest, WhatIsHereAtANewerGenerationStays) {
   Create(job_.Shards(1));
   ASSERT_TRUE(store_->SetGeneration("job", 0, 6).ok());
@@ -193,6 +271,47 @@ TEST_F(ShardCopyingTest, NothingStaysOfWhatCouldNotBeRead) {
   }
   HeldSource source = Source();
   EXPECT_TRUE(store_->Copy(CopyAt(5), source).ok()) << "and the next one is made";
+}
+
+TEST_F(ShardCopyingTest, WhatCouldNotBeReadTakesNoMemory) {
+  OpenWithRoomForOne("b");
+  for (const char* const failing : {"open", "array", "close"}) {
+    HeldSource source = Source();
+    source.FailAt(failing);
+    ASSERT_FALSE(store_->Copy(CopyAt(5), source).ok()) << failing;
+    const auto other = store_->Create(SpecOfAnotherJob(), 1);
+    ASSERT_TRUE(other.ok()) << failing << ": " << other.status();
+    ASSERT_TRUE(store_->Drop("other", 0, 1).ok());
+  }
+}
+
+// The caller is told what the other server said.
+TEST_F(ShardCopyingTest, ErrorsOfTheSourceArePassedOn) {
+  const auto error = [this](const std::string& failing) {
+    HeldSource source = Source();
+    source.FailAt(failing);
+    return store_->Copy(CopyAt(5), source).status();
+  };
+  EXPECT_EQ(error("open"), absl::UnavailableError("no answer"));
+  EXPECT_EQ(error("array"), absl::DataLossError("another checksum"));
+  EXPECT_EQ(error("close"), absl::FailedPreconditionError("at a newer generation"));
+}
+
+TEST_F(ShardCopyingTest, StepsThatTheJobDoesNotHaveAreRefused) {
+  const uint64_t total = snapshot_.spec().total_steps();
+  HeldSource beyond = Source();
+  beyond.snapshot().mutable_applied()->add_above(total);
+  const absl::Status status = store_->Copy(CopyAt(5), beyond).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.ToString(), HasSubstr("it has step 1000000 of a job with 1000000 steps"));
+  EXPECT_EQ(beyond.arrays_read(), 0u);
+  HeldSource unordered = Source();
+  unordered.snapshot().mutable_applied()->add_above(1);
+  EXPECT_EQ(store_->Copy(CopyAt(5), unordered).status().code(), absl::StatusCode::kDataLoss);
+  ExpectNothingThere();
+  HeldSource last = Source();
+  last.snapshot().mutable_applied()->add_above(total - 1);
+  EXPECT_TRUE(store_->Copy(CopyAt(5), last).ok());
 }
 
 TEST_F(ShardCopyingTest, WhatMakesNoSenseIsRefused) {
@@ -215,6 +334,36 @@ TEST_F(ShardCopyingTest, CopyThatIsDroppedMeanwhileIsNone) {
   before_cut_ = [this] { EXPECT_TRUE(store_->Drop("job", 0, 5).ok()); };
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ShardCopyingTest, CopyThatIsDroppedIsReadNoFurther) {
+  OpenWithRoomForOne("b");
+  HeldSource source = Source();
+  source.set_on_array([this] { EXPECT_TRUE(store_->Drop("job", 0, 5).ok()); });
+  EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(source.arrays_read(), 1u);
+  ExpectNothingThere();
+  const auto other = store_->Create(SpecOfAnotherJob(), 1);
+  EXPECT_TRUE(other.ok()) << other.status();
+}
+
+TEST_F(ShardCopyingTest, CallOfAnOlderGenerationIsRefusedWhileACopyIsMade) {
+  HeldSource source = Source();
+  HeldSource older = Source();
+  source.set_on_array([&] {
+    EXPECT_EQ(store_->Copy(CopyAt(4), older).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  });
+  ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
+  EXPECT_EQ(older.opened(), 0);
+  EXPECT_EQ(Find()->Status().generation(), 5u);
+}
+
+TEST_F(ShardCopyingTest, StoreThatIsClosedAsksNobody) {
+  store_->Close();
+  HeldSource source = Source();
+  EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(source.opened(), 0);
 }
 
 // A call to drop what was here before, which comes late.
