@@ -121,8 +121,9 @@ TEST_F(PsServerTest, FlushCutReturnsWhenTheVersionIsInTheDatabase) {
 
 // Such calls once ended with INTERNAL and no text.
 TEST_F(PsServerTest, BytesThatAreNoRequestAreRefusedByName) {
-  for (const char* method : {"CreateShard", "GetShard", "SetGeneration", "PlanCuts", "StepBack",
-                             "PinCut", "UnpinCut", "FlushCut", "RetireShard", "DropShard"}) {
+  for (const char* method :
+       {"CreateShard", "GetShard", "SetGeneration", "PlanCuts", "StepBack", "PinCut", "UnpinCut",
+        "FlushCut", "RetireShard", "DropShard", "CopyShard", "ReadShard"}) {
     const absl::Status status = CallRaw(
         server_->address(), std::string("/millrace.ParameterServerAdmin/") + method, "\xff\xff");
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << method;

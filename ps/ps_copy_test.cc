@@ -12,6 +12,8 @@
 #include "ps/crashable_ps.h"
 #include "ps/ps_server_fixture.h"
 #include "ps/ps_test_util.h"
+#include "ps/service/shard_transfer.h"
+#include "ps/store/shard_store.h"
 
 namespace millrace::ps {
 namespace {
@@ -21,6 +23,7 @@ using ::millrace::testing::MakePush;
 using ::millrace::testing::MakeSpec;
 using ::millrace::testing::Puller;
 using ::millrace::testing::Pusher;
+using ::millrace::testing::PushWhole;
 using ::millrace::testing::WholeShard;
 using ::testing::HasSubstr;
 
@@ -35,16 +38,20 @@ class LyingPs final : public ParameterServerAdmin::Service {
   ~LyingPs() override { server_->Shutdown(absl::ZeroDuration()); }
 
   const std::string& address() const { return server_->address(); }
-  void SetAnswers(std::vector<ReadShardResponse> answers) { answers_ = std::move(answers); }
+  void SetAnswers(std::vector<ReadShardResponse> answers, const grpc::Status& end = {}) {
+    answers_ = std::move(answers);
+    end_ = end;
+  }
 
   grpc::Status ReadShard(grpc::ServerContext*, const ReadShardRequest*,
                          grpc::ServerWriter<ReadShardResponse>* writer) override {
     for (const ReadShardResponse& answer : answers_) writer->Write(answer);
-    return grpc::Status::OK;
+    return end_;
   }
 
  private:
   std::vector<ReadShardResponse> answers_;
+  grpc::Status end_;
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -71,6 +78,15 @@ class PsCopyTest : public PsServerTest {
     grpc::ClientContext context;
     ShardStatus made;
     return admin_->CopyShard(&context, request, status == nullptr ? &made : status);
+  }
+
+  // Of the server that is to have the copy.
+  grpc::StatusCode CodeOfGet(const ShardSpec& spec) {
+    grpc::ClientContext context;
+    GetShardRequest request;
+    request.set_job_id(spec.job_id());
+    ShardStatus status;
+    return admin_->GetShard(&context, request, &status).error_code();
   }
 
   // The answers of a server that has the shard, as it would send them.
@@ -118,6 +134,78 @@ TEST_F(PsCopyTest, ShardGoesOnElsewhereAsItWould) {
   EXPECT_EQ(of_source.Pull(pull).slices, of_copy.Pull(pull).slices);
 }
 
+TEST_F(PsCopyTest, SynchronousShardGoesOnElsewhereAsItWould) {
+  ShardSpec spec = MakeSpec({4, 300000}, /*replicas=*/2);
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(0.5);
+  ASSERT_TRUE(there_.Create(spec).ok());
+  Pusher pusher(pushes_.get());
+  uint64_t push_id = 0;
+  for (const float value : {0.25F, 0.75F, -1.5F, 0.5F}) {  // Two versions.
+    const uint64_t step = push_id;
+    ASSERT_EQ(pusher.Push(MakePush(spec, step, ++push_id, WholeShard(spec), value)).code(), 0);
+  }
+  ShardStatus status;
+  const grpc::Status copied = Copy(CopyOf(spec), &status);
+  ASSERT_TRUE(copied.ok()) << copied.error_message();
+  EXPECT_EQ(status.version(), 2u);
+  EXPECT_EQ(status.applied().watermark(), there_.Get(spec).applied().watermark());
+  ASSERT_TRUE(there_.SetGeneration(spec, 2).ok());
+  Pusher here(data_.get());
+  for (const float value : {-0.5F, 2.0F}) {
+    const uint64_t step = push_id;
+    PushRequest next = MakePush(spec, step, ++push_id, WholeShard(spec), value);
+    next.set_generation(2);
+    EXPECT_EQ(pusher.Push(next).code(), 0);
+    EXPECT_EQ(here.Push(next).code(), 0);
+  }
+  PullRequest pull = millrace::testing::MakePull(spec);
+  pull.set_generation(2);
+  pull.set_version(3);
+  Puller of_source(pushes_.get(), spec);
+  Puller of_copy(data_.get(), spec);
+  const auto expected = of_source.Pull(pull);
+  EXPECT_EQ(expected.version, 3u) << expected.message;
+  const auto pulled = of_copy.Pull(pull);
+  EXPECT_EQ(pulled.version, 3u) << pulled.message;
+  EXPECT_EQ(pulled.slices, expected.slices);
+}
+
+TEST_F(PsCopyTest, ServersAreThoseThatTheDirectoriesSay) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(Create(spec).ok());  // The source is the server of the fixture, for once.
+  CrashablePs target(TestDirectory("target"));
+  target.Start();
+  const auto stub = ParameterServerAdmin::NewStub(CreateChannel(target.address()));
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_address(server_->address());
+  request.set_source_directory_id(server_->directory_id());
+  grpc::ClientContext context;
+  ShardStatus status;
+  const grpc::Status copied = stub->CopyShard(&context, request, &status);
+  EXPECT_TRUE(copied.ok()) << copied.error_message();
+  // And the other way: this server has it at the generation of the copy.
+  CopyShardRequest back = CopyOf(spec);
+  back.set_source_address(target.address());
+  back.set_source_generation(2);
+  back.set_generation(3);
+  back.set_directory_id(server_->directory_id());
+  EXPECT_TRUE(Copy(back, &status).ok());
+  EXPECT_EQ(status.generation(), 3u);
+}
+
+TEST_F(PsCopyTest, ShardOfAJobThatHasEndedIsNotCopied) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(there_.Create(spec).ok());
+  const auto stub = ParameterServerAdmin::NewStub(CreateChannel(source_.address()));
+  grpc::ClientContext context;
+  ShardStatus status;
+  ASSERT_TRUE(stub->RetireShard(&context, RequestFor<RetireShardRequest>(spec), &status).ok());
+  const grpc::Status refused = Copy(CopyOf(spec));
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr("the job has ended"));
+  EXPECT_EQ(CodeOfGet(spec), grpc::StatusCode::NOT_FOUND);
+}
+
 TEST_F(PsCopyTest, WhatIsNotAtRestIsNotCopied) {
   const ShardSpec spec = MakeSpec({4}, /*replicas=*/2);
   const auto error = [&] { return Copy(CopyOf(spec)); };
@@ -158,12 +246,15 @@ TEST_F(PsCopyTest, RequestsThatMakeNoSenseAreNamed) {
             "3 source_address: is empty; must be that of a ps server");
   EXPECT_THAT(error([](auto& request) { request.set_job_id(std::string(201, 'j')); }),
               HasSubstr("job_id: has 201 bytes"));
+  EXPECT_THAT(error([](auto& request) { request.clear_job_id(); }),
+              HasSubstr("3 job_id: has 0 bytes"));
   EXPECT_THAT(error([](auto& request) { request.set_directory_id("other"); }),
               HasSubstr("directory_id: other; the server at this address has"));
   EXPECT_THAT(error([](auto& request) { request.set_source_directory_id("other"); }),
               HasSubstr("directory_id: other; the server at this address has"));
   EXPECT_THAT(error([](auto& request) { request.set_source_address("127.0.0.1:1"); }),
               HasSubstr("14 the ps server at 127.0.0.1:1: "));
+  EXPECT_EQ(CodeOfGet(spec), grpc::StatusCode::NOT_FOUND) << "nothing was made";
 }
 
 TEST_F(PsCopyTest, WhatComesDamagedIsNotTaken) {
@@ -195,6 +286,88 @@ TEST_F(PsCopyTest, WhatComesDamagedIsNotTaken) {
   EXPECT_THAT(error([](auto& answers) { answers.clear(); }), HasSubstr("has sent less than"));
   liar.SetAnswers(sound);
   EXPECT_TRUE(Copy(request).ok()) << "nothing is left of those that failed";
+}
+
+TEST_F(PsCopyTest, SourceThatGoesAwayMidwayIsNamed) {
+  const ShardSpec spec = MakeSpec({4, 300000});
+  ASSERT_TRUE(there_.Create(spec).ok());
+  std::vector<ReadShardResponse> sent = WhatIsSent(spec);
+  ASSERT_EQ(sent.size(), 4u);
+  sent.resize(2);
+  LyingPs liar;
+  liar.SetAnswers(sent, grpc::Status(grpc::StatusCode::UNAVAILABLE, "the ps server stops"));
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_address(liar.address());
+  const grpc::Status status = Copy(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "the ps server at " + liar.address() + ": the ps server stops");
+  EXPECT_EQ(CodeOfGet(spec), grpc::StatusCode::NOT_FOUND);
+}
+
+// All values came, and then it said that they are not the shard's any more.
+TEST_F(PsCopyTest, SourceThatTakesBackWhatItSentIsBelieved) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(there_.Create(spec).ok());
+  LyingPs liar;
+  liar.SetAnswers(WhatIsSent(spec),
+                  grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "is at generation 2"));
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_address(liar.address());
+  EXPECT_EQ(Copy(request).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(CodeOfGet(spec), grpc::StatusCode::NOT_FOUND);
+}
+
+// Sends a shard of three blocks, each of which is one array.
+class SendShardTest : public ::testing::Test {
+ protected:
+  SendShardTest() : store_(*ShardStore::Open(TestDirectory("sending"))) {
+    EXPECT_TRUE(store_->Create(MakeSpec({4, 4, 8}), 1).ok());
+    shard_ = *store_->shards().Find("job", 0);
+  }
+
+  // Calls `midway` before the message of that number, from 0.
+  absl::Status Send(size_t number, const std::function<bool()>& midway) {
+    return SendShard(*shard_, 1, [&](const ReadShardResponse& response) {
+      const bool goes_on = sent_.size() != number || midway();
+      if (goes_on) sent_.push_back(response);
+      return goes_on;
+    });
+  }
+
+  std::unique_ptr<ShardStore> store_;
+  std::shared_ptr<Shard> shard_;
+  std::vector<ReadShardResponse> sent_;
+};
+
+TEST_F(SendShardTest, GenerationThatGrowsMidwayEndsIt) {
+  const absl::Status status = Send(1, [this] { return store_->SetGeneration("job", 0, 2).ok(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(), HasSubstr("at generation 2, the request at 1"));
+  EXPECT_EQ(sent_.size(), 2u) << "and no more is sent";
+}
+
+TEST_F(SendShardTest, GenerationThatGrowsAtTheEndIsNoticed) {
+  EXPECT_EQ(Send(3, [this] { return store_->SetGeneration("job", 0, 2).ok(); }).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SendShardTest, NothingIsSentToThoseWhoAreGone) {
+  EXPECT_EQ(Send(2, [] { return false; }).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(sent_.size(), 2u);
+}
+
+TEST_F(SendShardTest, StepThatComesMidwayChangesNothingOfWhatIsSent) {
+  const auto push = [this] {
+    return PushWhole(shard_.get(), 0, 1, std::vector<float>(16, 1)).code() == 0;
+  };
+  ASSERT_TRUE(Send(2, push).ok());
+  EXPECT_EQ(shard_->Status().version(), 1u);
+  ASSERT_EQ(sent_.size(), 4u);
+  EXPECT_EQ(sent_[0].snapshot().version(), 0u);
+  for (size_t i = 1; i < sent_.size(); ++i) {
+    const std::string& data = sent_[i].array().data();
+    EXPECT_EQ(data, std::string(data.size(), 0)) << i;  // As they began.
+  }
 }
 
 }  // namespace
