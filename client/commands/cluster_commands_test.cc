@@ -359,6 +359,70 @@ TEST_F(ClusterCommandsTest, EvacuateWaitsUntilNoJobIsLeft) {
   EXPECT_FALSE(jobs_.evacuations()[0].undo());
 }
 
+// A coordinator that is started again knows directories, and no names.
+TEST_F(ClusterCommandsTest, EvacuateGoesOnByTheDirectoryAndTellsOnlyNews) {
+  const EvacuatePsResponse still = Evacuation("a-1", 2, "no room");
+  EvacuatePsResponse nameless = Evacuation("a-1", 1, "");
+  nameless.clear_name();
+  EvacuatePsResponse done = Evacuation("", 0, "");
+  done.set_ended_jobs(1);
+  jobs_.SetEvacuation({still, still, nameless, done});
+  run_.flags().ps_server = "ps-1";
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.err(),
+            "ps-1 has 2 shards of job a-1 (no room)\n"
+            "ps-1 has 1 shard of job a-1\n");
+  EXPECT_THAT(run_.out(), HasSubstr("it has the variables of 1 job that has ended: "));
+  ASSERT_THAT(jobs_.evacuations(), SizeIs(4));
+  EXPECT_EQ(jobs_.evacuations()[0].ps_server(), "ps-1");
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(jobs_.evacuations()[i].ps_server(), "d1") << i;
+}
+
+TEST_F(ClusterCommandsTest, EvacuateOfAServerThatIsAwayDoesNotSayThatItCanBeStopped) {
+  EvacuatePsResponse done = Evacuation("", 0, "");
+  done.clear_name();
+  jobs_.SetEvacuation({done});
+  run_.flags().ps_server = "d1";
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "no job that runs has shards on d1, and none gets any there\n");
+  EXPECT_EQ(run_.err(), "");
+}
+
+TEST_F(ClusterCommandsTest, EvacuateAsJsonIsOneLineOnceItIsDone) {
+  EvacuatePsResponse done = Evacuation("", 0, "");
+  done.set_ended_jobs(2);
+  jobs_.SetEvacuation({Evacuation("a-1", 1, ""), done});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(Json::parse(run_.out()),
+            Json::parse(R"({"name": "ps-1", "directory_id": "d1", "evacuated": true, "jobs": [], )"
+                        R"("ended_jobs": 2})"));
+  EXPECT_EQ(run_.err(), "ps-1 has 1 shard of job a-1\n");
+}
+
+TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongNamesAllJobs) {
+  EvacuatePsResponse left = Evacuation("a-1", 1, "no room");
+  *left.add_jobs() = Evacuation("b-2", 1'200, "").jobs(0);
+  jobs_.SetEvacuation({left});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().timeout = absl::ZeroDuration();
+  const absl::Status status = run_.Run(RunEvacuate).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.ToString(), HasSubstr("ps-1 still has 1 shard of job a-1 (no room), 1,200 "
+                                           "shards of job b-2 after 0; "));
+  EXPECT_EQ(run_.out(), "") << "nothing says that it can be stopped";
+}
+
+TEST_F(ClusterCommandsTest, InterruptedEvacuateEndsWithoutSayingThatItIsDone) {
+  jobs_.SetEvacuation({Evacuation("a-1", 1, "no room")});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().timeout = absl::Hours(1);
+  run_.interrupt().Trigger();
+  EXPECT_EQ(run_.Run(RunEvacuate).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(run_.out(), "");
+}
+
 TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongSaysWhatIsThereAndWhy) {
   jobs_.SetEvacuation({Evacuation("a-1", 1, "no room")});
   run_.flags().ps_server = "ps-1";
@@ -388,6 +452,20 @@ TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
 TEST_F(ClusterCommandsTest, EvacuateOfNobodyFails) {
   run_.flags().ps_server = "ps-9";
   EXPECT_EQ(run_.Run(RunEvacuate).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClusterCommandsTest, RebalanceOfNoJobFails) {
+  run_.flags().job_id = "a-9";
+  EXPECT_EQ(run_.Run(RunRebalance).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(run_.out(), "");
+}
+
+TEST_F(ClusterCommandsTest, RebalanceAsJsonOfNoMovesIsAnEmptyList) {
+  AddRunningJob("a-1");
+  run_.flags().job_id = "a-1";
+  run_.flags().json = true;
+  EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
+  EXPECT_EQ(Json::parse(run_.out()), Json::parse(R"({"job_id": "a-1", "moves": []})"));
 }
 
 TEST_F(ClusterCommandsTest, RebalanceSaysWhatMoves) {

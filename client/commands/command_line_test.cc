@@ -131,10 +131,14 @@ TEST_F(CommandLineTest, ShardsMoveOffAServerOrOverAll) {
   EXPECT_EQ(evacuate.ps_server, "ps-1");
   EXPECT_EQ(evacuate.timeout, absl::Minutes(10));
   EXPECT_FALSE(evacuate.undo);
+  EXPECT_EQ(Flagged({"evacuate", "ps-1", "--timeout=90s", "--cluster=h:1"}).timeout,
+            absl::Seconds(90));
+  EXPECT_TRUE(Flagged({"evacuate", "ps-1", "--json", "--cluster=h:1"}).json);
   EXPECT_TRUE(Flagged({"evacuate", "ps-1", "--undo", "--cluster=h:1"}).undo);
   EXPECT_TRUE(IsWrong({"evacuate", "--cluster=h:1"}));
   EXPECT_TRUE(IsWrong({"evacuate", "ps-1", "--undo", "--timeout=1s", "--cluster=h:1"}));
   EXPECT_EQ(Flagged({"rebalance", "a-1", "--cluster=h:1"}).job_id, "a-1");
+  EXPECT_TRUE(Flagged({"rebalance", "a-1", "--json", "--cluster=h:1"}).json);
   EXPECT_TRUE(IsWrong({"rebalance", "--cluster=h:1"}));
 }
 

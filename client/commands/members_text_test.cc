@@ -95,6 +95,19 @@ TEST(MembersTextTest, ServersThatAreEvacuatedAreMarked) {
   EXPECT_THAT(MembersJson(members), ::testing::HasSubstr(R"("evacuated":true)"));
 }
 
+// What a server does by itself is more urgent than what is asked of it.
+TEST(MembersTextTest, EvacuatedServerThatStopsOrIsSilentSaysThat) {
+  ListMembersResponse members;
+  members.mutable_heartbeat_period()->set_seconds(2);
+  MemberReport& ps = *members.add_ps_servers();
+  ps.set_name("ps-0");
+  ps.set_evacuated(true);
+  ps.set_draining(true);
+  EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" stops\n"));
+  ps.mutable_silent()->set_seconds(100);
+  EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" silent for "));
+}
+
 TEST(MembersTextTest, ProgramsGetALineForEach) {
   EXPECT_EQ(MembersJson(SmallCluster()),
             R"j({"role":"coordinator","is_there":true,"version":"0.1.0 (build 3)",)j"
