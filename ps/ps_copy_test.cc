@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "common/net/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,7 +29,8 @@ using ::millrace::testing::PushWhole;
 using ::millrace::testing::WholeShard;
 using ::testing::HasSubstr;
 
-// A server that has a shard, and sends of it what a test wants.
+// A server that has a shard, and sends of it what a test wants. Its calls go on for a while after
+// the client has given them up, so each has its own copy of that.
 class LyingPs final : public ParameterServerAdmin::Service {
  public:
   LyingPs() {
@@ -39,19 +42,28 @@ class LyingPs final : public ParameterServerAdmin::Service {
 
   const std::string& address() const { return server_->address(); }
   void SetAnswers(std::vector<ReadShardResponse> answers, const grpc::Status& end = {}) {
+    MutexLock lock(&mutex_);
     answers_ = std::move(answers);
     end_ = end;
   }
 
   grpc::Status ReadShard(grpc::ServerContext*, const ReadShardRequest*,
                          grpc::ServerWriter<ReadShardResponse>* writer) override {
-    for (const ReadShardResponse& answer : answers_) writer->Write(answer);
-    return end_;
+    std::vector<ReadShardResponse> answers;
+    grpc::Status end;
+    {
+      MutexLock lock(&mutex_);
+      answers = answers_;
+      end = end_;
+    }
+    for (const ReadShardResponse& answer : answers) writer->Write(answer);
+    return end;
   }
 
  private:
-  std::vector<ReadShardResponse> answers_;
-  grpc::Status end_;
+  Mutex mutex_;
+  std::vector<ReadShardResponse> answers_ ABSL_GUARDED_BY(mutex_);
+  grpc::Status end_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -281,6 +293,10 @@ TEST_F(PsCopyTest, WhatComesDamagedIsNotTaken) {
               HasSubstr("has sent more than"));
   EXPECT_THAT(error([](auto& answers) { std::swap(answers[2], answers[3]); }),
               HasSubstr("bytes, where the next one has"));
+  EXPECT_THAT(error([](auto& answers) { answers[3] = answers[1]; }),
+              HasSubstr("has sent an array of 16 bytes, where the next one has 1048576"));
+  EXPECT_THAT(error([](auto& answers) { answers[3].clear_array(); }),
+              HasSubstr("has sent an array of 0 bytes"));
   EXPECT_THAT(error([](auto& answers) { answers.erase(answers.begin()); }),
               HasSubstr("does not say what the shard is"));
   EXPECT_THAT(error([](auto& answers) { answers.clear(); }), HasSubstr("has sent less than"));
