@@ -351,7 +351,7 @@ TEST_F(ShardCopyingTest, CallOfAnOlderGenerationIsRefusedWhileACopyIsMade) {
   HeldSource source = Source();
   HeldSource older = Source();
   source.set_on_array([&] {
-    EXPECT_EQ(store_->Copy(CopyAt(4), older).status().code(),
+    EXPECT_EQ(store_->Copy(CopyAt(4), older, absl::ZeroDuration()).status().code(),
               absl::StatusCode::kFailedPrecondition);
   });
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());

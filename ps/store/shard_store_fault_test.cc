@@ -16,6 +16,7 @@
 #include "ps/store/checkpoint_test_util.h"
 #include "ps/store/held_source.h"
 #include "ps/store/shard_store.h"
+#include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
 
 namespace millrace::ps {
@@ -31,6 +32,7 @@ using ::millrace::testing::Values;
 using ::millrace::testing::WriteWholeCheckpoint;
 using ::testing::AnyOf;
 using ::testing::Each;
+using ::testing::IsEmpty;
 
 constexpr size_t kElements = 40;
 // More operations than anything here takes.
@@ -115,6 +117,9 @@ class ShardStoreFaultTest : public ::testing::TestWithParam<Fault> {
     CutPower();
     const std::string found = Found();
     EXPECT_THAT(found, AnyOf(deed.before, deed.between, deed.after));
+    if (found == "none") {
+      EXPECT_THAT(FilesIn(directory_ + "/db.bulk", ".sst"), IsEmpty());
+    }
     if (status.ok()) {
       EXPECT_EQ(found, deed.after);
     }
