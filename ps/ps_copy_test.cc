@@ -241,6 +241,18 @@ TEST_F(PsCopyTest, WhatIsNotAtRestIsNotCopied) {
   EXPECT_EQ(status.version(), 0u);
 }
 
+// It was gone before it was read.
+TEST_F(PsCopyTest, ServerDoesNotDropAShardToCopyItFromItself) {
+  const ShardSpec spec = MakeSpec({4});
+  ASSERT_TRUE(Create(spec).ok());
+  CopyShardRequest request = CopyOf(spec);
+  request.set_source_address(server_->address());
+  const grpc::Status status = Copy(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("is this server the source?"));
+  EXPECT_EQ(Get(spec).generation(), 1u);
+}
+
 TEST_F(PsCopyTest, RequestsThatMakeNoSenseAreNamed) {
   const ShardSpec spec = MakeSpec({4});
   ASSERT_TRUE(there_.Create(spec).ok());

@@ -141,9 +141,9 @@ TEST_F(ShardCopyingTest, CopyThatIsClosedIsNotTakenForAWholeOne) {
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(source.opened(), 1);
   HeldSource next = Source();
-  const auto status = store_->Copy(CopyAt(6), next);
+  const auto status = store_->Copy(CopyAt(7), next);
   ASSERT_TRUE(status.ok()) << status.status();
-  EXPECT_EQ(status->generation(), 6u);
+  EXPECT_EQ(status->generation(), 7u);
   EXPECT_FALSE(status->closed());
   EXPECT_EQ(AllArrays(1), arrays_);
 }
@@ -250,6 +250,16 @@ TEST_F(ShardCopyingTest, CopyDoesNotTakeTheMemoryOfOthers) {
   ASSERT_TRUE(store_->Drop("other", 0, 1).ok());
   HeldSource next = Source();
   EXPECT_TRUE(store_->Copy(CopyAt(5), next).ok());
+}
+
+TEST_F(ShardCopyingTest, CallThatASecondOneOvertakesFindsItsCopy) {
+  HeldSource first = Source();
+  HeldSource second = Source();
+  first.set_on_open([&] { EXPECT_TRUE(store_->Copy(CopyAt(5), second).ok()); });
+  const auto status = store_->Copy(CopyAt(5), first);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->version(), 3u);
+  EXPECT_EQ(first.arrays_read(), 0u);
 }
 
 TEST_F(ShardCopyingTest, WhatIsHereAtANewerGenerationStays) {

@@ -157,6 +157,8 @@ class ShardStore {
                                absl::Time deadline, const Making& making);
   absl::Status CommitFirstCut(const std::shared_ptr<Shard>& shard,
                               std::unique_ptr<CutStore::StagedCut> cut);
+  // What is here and is to be replaced by a copy. FAILED_PRECONDITION: it is not older.
+  absl::Status DropOlder(const Key& key, const CopyShardRequest& request, absl::Time deadline);
   // A copy that was made at this generation; nullptr: there is none. FAILED_PRECONDITION: the shard
   // is here at a greater one, or closed.
   absl::StatusOr<std::shared_ptr<Shard>> FindCopy(const Key& key, uint64_t generation) const;

@@ -72,12 +72,12 @@ absl::StatusOr<ShardStatus> ShardStore::Copy(const CopyShardRequest& request, Sh
                                             " instead of ", ShardName(key.first, key.second)));
   }
   MILLRACE_ASSIGN_OR_RETURN(ShardPlan plan, PlanShard(spec));
-  if (!absl::IsNotFound(shards_.Find(key.first, key.second).status())) {
-    MILLRACE_RETURN_IF_ERROR(Drop(key.first, key.second, generation - 1, deadline - clock_->Now()));
-  }
+  // Another call may have made it meanwhile; and again, until this one makes it.
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> overtaken, FindCopy(key, generation));
+  if (overtaken != nullptr) return overtaken->Status();
+  MILLRACE_RETURN_IF_ERROR(DropOlder(key, request, deadline));
   MILLRACE_ASSIGN_OR_RETURN(const Making making,
                             to_come_.Begin(key, generation, MemoryNeed(plan), deadline));
-  // Another call may have made it meanwhile.
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> there, FindCopy(key, generation));
   if (there != nullptr) return there->Status();
   if (!absl::IsNotFound(shards_.Find(key.first, key.second).status())) {
@@ -93,6 +93,21 @@ absl::StatusOr<ShardStatus> ShardStore::Copy(const CopyShardRequest& request, Sh
       AddWithFirstCut(std::move(plan), generation, std::move(contents), deadline, making));
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> made, shards_.Find(key.first, key.second));
   return made->Status();
+}
+
+// What a try or a move before has left is at an older generation than the source. One at its
+// generation is the source itself, which would be gone before it is read.
+absl::Status ShardStore::DropOlder(const Key& key, const CopyShardRequest& request,
+                                   absl::Time deadline) {
+  const auto there = shards_.Find(key.first, key.second);
+  if (absl::IsNotFound(there.status())) return absl::OkStatus();
+  if (there.ok() && (*there)->generation() >= request.source_generation()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat((*there)->name(), " is here at generation ", (*there)->generation(),
+                     "; what is older than source_generation, ", request.source_generation(),
+                     ", is replaced: is this server the source?"));
+  }
+  return Drop(key.first, key.second, request.generation() - 1, deadline - clock_->Now());
 }
 
 absl::StatusOr<std::shared_ptr<Shard>> ShardStore::FindCopy(const Key& key,

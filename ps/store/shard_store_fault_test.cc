@@ -217,6 +217,7 @@ TEST_P(ShardStoreFaultTest, CopyingAShard) {
   CopyShardRequest request;
   request.set_job_id("job");
   request.set_generation(3);
+  request.set_source_generation(2);
   const auto copy = [&](ShardStore* store) {
     HeldSource source(snapshot, state);
     return store->Copy(request, source).status();
