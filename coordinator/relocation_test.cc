@@ -150,12 +150,24 @@ TEST(MoveTest, ServerStaysEvacuatedInTheNextLifeOfTheCoordinator) {
   EXPECT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
 }
 
-TEST(MoveTest, ServersThatThereAreNotCannotBeEvacuated) {
-  FakeCluster cluster(1);
+// One that a job waits for is meant, though it has not been seen since the coordinator was started.
+TEST(MoveTest, ServerThatIsAwayIsKnownByTheShardsThatItHas) {
+  StandingJob standing(2, 31, SynchronousJob());
+  auto& [gate, cluster, spec, job] = standing;
+  cluster.StopCoordinator();
+  cluster.StartCoordinator();
   EXPECT_THAT(cluster.Evacuate("ps-9").status().ToString(),
-              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("ps_server: ps-9")));
-  EXPECT_THAT(cluster.Evacuate("").status().ToString(),
-              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("ps_server: is empty")));
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("ps_server: ps-9")));
+  const auto asked = cluster.Evacuate("ps-1");
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->name(), "") << "it is not there";
+  EXPECT_EQ(asked->directory_id(), cluster.ps(1).directory_id());
+  ASSERT_THAT(asked->jobs(), SizeIs(1));
+  EXPECT_EQ(asked->jobs(0).shards(), 1u);
+  SpinUntil("the job to say whom it waits for", [&] {
+    return absl::StrContains(cluster.Evacuate("ps-1")->jobs(0).why(), "it waits for ");
+  });
+  gate.Open();
 }
 
 TEST(MoveTest, ShardsComeBackToAServerOnWhichWorkIsDone) {

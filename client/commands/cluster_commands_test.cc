@@ -435,7 +435,9 @@ TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongSaysWhatIsThereAndWhy) {
 }
 
 TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
-  jobs_.SetEvacuation({Evacuation("a-1", 1, "")});
+  EvacuatePsResponse undone = Evacuation("a-1", 1, "");
+  undone.set_was_evacuated(true);
+  jobs_.SetEvacuation({undone});
   run_.flags().ps_server = "ps-1";
   run_.flags().undo = true;
   EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
@@ -447,6 +449,14 @@ TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
             Json::parse(R"({"name": "ps-1", "directory_id": "d1", "evacuated": false, "jobs": [{)"
                         R"("job_id": "a-1", "shards": 1, "elements": 40, "why": ""}], )"
                         R"("ended_jobs": 0})"));
+}
+
+TEST_F(ClusterCommandsTest, UndoOfWhatNeverWasSaysSo) {
+  jobs_.SetEvacuation({Evacuation("", 0, "")});
+  run_.flags().ps_server = "ps-1";
+  run_.flags().undo = true;
+  EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
+  EXPECT_EQ(run_.out(), "ps-1 was not evacuated: it gets shards\n");
 }
 
 TEST_F(ClusterCommandsTest, EvacuateOfNobodyFails) {

@@ -41,7 +41,10 @@ std::string EndedJobs(const EvacuatePsResponse& response) {
 
 std::string Outcome(const Flags& flags, const EvacuatePsResponse& response) {
   const std::string name = NameOf(flags, response);
-  if (flags.undo) return absl::StrCat(name, " gets shards again");
+  if (flags.undo) {
+    return absl::StrCat(name, response.was_evacuated() ? " gets shards again"
+                                                       : " was not evacuated: it gets shards");
+  }
   return absl::StrCat("no job that runs has shards on ", name, ", and none gets any there",
                       response.name().empty() ? "" : ": it can be stopped", EndedJobs(response));
 }

@@ -78,17 +78,24 @@ std::string WorkersText(const ListMembersResponse& members) {
 std::string DepartedText(const ListMembersResponse& members) {
   Table table({"GONE", "WAS A", "AT", "SHARDS", "FOR", "WHY"});
   for (const DepartedMember& gone : members.departed()) {
-    const std::string why = gone.has_since() ? OneLine(gone.reason()) : "is not known";
+    std::vector<std::string> why;
+    if (gone.evacuated()) why.push_back("evacuated");
+    if (gone.in_good_order()) {
+      why.push_back("it was stopped");
+    } else {
+      why.push_back(gone.has_since() ? OneLine(gone.reason()) : "is not known");
+    }
     table.AddRow({PrintableName(gone.name()), gone.is_worker() ? "worker" : "ps server",
                   OneLine(gone.address()), gone.shards() > 0 ? FormatCount(gone.shards()) : "",
-                  AgeText(gone.since()), gone.in_good_order() ? "it was stopped" : why});
+                  AgeText(gone.since()), absl::StrJoin(why, "; ")});
   }
   return table.ToString();
 }
 
-// What a ps server has, be it there or not.
+// What is told of a ps server, be it there or not.
 template <typename Report>
-void AddPlaced(const Report& ps, Json* json) {
+void AddPs(const Report& ps, Json* json) {
+  (*json)["evacuated"] = ps.evacuated();
   (*json)["address"] = ps.address();
   (*json)["directory_id"] = ps.directory_id();
   (*json)["shards"] = ps.shards();
@@ -113,7 +120,7 @@ Json DepartedJson(const DepartedMember& gone) {
     json["reason"] = gone.reason();
     json["in_good_order"] = gone.in_good_order();
   }
-  if (!gone.is_worker()) AddPlaced(gone, &json);
+  if (!gone.is_worker()) AddPs(gone, &json);
   return json;
 }
 
@@ -135,8 +142,7 @@ std::string MembersJson(const ListMembersResponse& members) {
                 {"heartbeat_period_seconds", SecondsOf(members.heartbeat_period())}});
   for (const MemberReport& ps : members.ps_servers()) {
     Json json = MemberJson(ps, "ps");
-    json["evacuated"] = ps.evacuated();
-    AddPlaced(ps, &json);
+    AddPs(ps, &json);
     absl::StrAppend(&lines, JsonLine(json));
   }
   for (const MemberReport& worker : members.workers()) {

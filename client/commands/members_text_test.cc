@@ -93,6 +93,12 @@ TEST(MembersTextTest, ServersThatAreEvacuatedAreMarked) {
   members.mutable_ps_servers(0)->set_evacuated(true);
   EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" evacuated\n"));
   EXPECT_THAT(MembersJson(members), ::testing::HasSubstr(R"("evacuated":true)"));
+  DepartedMember& gone = *members.add_departed();
+  gone.set_evacuated(true);
+  EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" evacuated; is not known\n"));
+  gone.mutable_since()->set_seconds(9);
+  gone.set_in_good_order(true);
+  EXPECT_THAT(MembersText(members), ::testing::HasSubstr(" evacuated; it was stopped\n"));
 }
 
 // What a server does by itself is more urgent than what is asked of it.
@@ -126,8 +132,8 @@ TEST(MembersTextTest, ProgramsGetALineForEach) {
             R"j("here_seconds":12.0,"silent_seconds":4.0,"draining":false,)j"
             R"j("device":"cpu/2","jobs":[]})j"
             "\n"
-            R"j({"role":"ps","name":"ps-1","is_there":false,"address":"trainer-1:2221",)j"
-            R"j("directory_id":"d-1","shards":2,"elements":1000})j"
+            R"j({"role":"ps","name":"ps-1","is_there":false,"evacuated":false,)j"
+            R"j("address":"trainer-1:2221","directory_id":"d-1","shards":2,"elements":1000})j"
             "\n"
             R"j({"role":"worker","name":"worker-2","is_there":false,"gone_seconds":300.0,)j"
             R"j("reason":"the stream broke","in_good_order":false})j"

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/job_state.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
@@ -11,31 +13,59 @@
 namespace millrace::coordinator {
 namespace {
 
-struct Named {
-  std::string name;  // Empty: it is not there.
+struct Server {
+  std::string name;
   std::string directory_id;
+  bool is_there = false;
 };
 
-// The server that people mean: one that is there, or else one that has left.
-absl::StatusOr<Named> FindServer(const std::string& name, const MemberRegistry& registry,
-                                 const EvacuatedServers& evacuated) {
+// The server that people mean: one that is there, or else one that has left, that has shards or is
+// evacuated.
+absl::StatusOr<Server> FindServer(const std::string& name, const MemberRegistry& registry,
+                                  const std::vector<std::shared_ptr<Job>>& jobs,
+                                  const EvacuatedServers& evacuated) {
   if (name.empty()) {
     return absl::InvalidArgumentError(
         "ps_server: is empty; must be the name of a ps server, or the id of its data directory");
   }
+  const bool may_still_come = registry.MayStillCome();  // Before it is looked who is there.
   const MembersView view = registry.View();
   for (const MemberNews& member : view.there) {
     if (member.is_worker || (member.name != name && member.directory_id != name)) continue;
-    return Named{member.name, member.directory_id};
+    return Server{member.name, member.directory_id, /*is_there=*/true};
   }
   for (const Departure& gone : view.gone) {
     if (gone.is_worker || (gone.name != name && gone.directory_id != name)) continue;
-    return Named{"", gone.directory_id};
+    return Server{gone.name, gone.directory_id};
   }
-  if (evacuated.Contains(name)) return Named{"", name};
+  PlacedByDirectory placed;
+  for (const auto& job : jobs) job->AddPlaced(&placed);
+  for (const auto& [directory_id, there] : placed) {
+    if (there.server == name || directory_id == name) return Server{there.server, directory_id};
+  }
+  for (const auto& [directory_id, known_as] : evacuated.names()) {
+    if (known_as == name || directory_id == name) return Server{known_as, directory_id};
+  }
+  if (may_still_come) {
+    return absl::UnavailableError(absl::StrCat(
+        "ps_server: ", PrintableName(name),
+        "; no ps server of that name, or with a data directory "
+        "of that id, has come since the coordinator was started, and it may be on its way"));
+  }
   return absl::NotFoundError(absl::StrCat(
       "ps_server: ", PrintableName(name),
-      "; no ps server of that name, or with a data directory of that id, is there or has left"));
+      "; no ps server of that name, or with a data directory of that id, is there or has left; "
+      "`millrace members` lists those that are known"));
+}
+
+// Why shards of it are still there. Empty: they are about to leave.
+std::string WhyItStays(const Job& job) {
+  const std::string trouble = job.move_trouble();
+  if (!trouble.empty()) return trouble;
+  const auto waiting = job.waiting();
+  if (!waiting) return "";
+  if (waiting->is_turn) return absl::StrCat("it ", waiting->whom);
+  return absl::StrCat("it waits for ", absl::StripSuffix(waiting->whom, ","));
 }
 
 void Add(const Job& job, const std::string& directory_id, EvacuatePsResponse* response) {
@@ -51,7 +81,7 @@ void Add(const Job& job, const std::string& directory_id, EvacuatePsResponse* re
   remaining.set_job_id(job.id());
   remaining.set_shards(there->second.shards);
   remaining.set_elements(there->second.elements);
-  remaining.set_why(job.move_trouble());
+  remaining.set_why(WhyItStays(job));
 }
 
 }  // namespace
@@ -59,19 +89,20 @@ void Add(const Job& job, const std::string& directory_id, EvacuatePsResponse* re
 absl::StatusOr<EvacuatePsResponse> EvacuatePs(const EvacuatePsRequest& request,
                                               const MemberRegistry& registry,
                                               EvacuatedServers* evacuated, JobTable* table) {
-  MILLRACE_ASSIGN_OR_RETURN(const Named server,
-                            FindServer(request.ps_server(), registry, *evacuated));
-  const bool wanted = !request.undo();
-  if (evacuated->Contains(server.directory_id) != wanted) {
-    MILLRACE_RETURN_IF_ERROR(evacuated->Set(server.directory_id, wanted));
+  const std::vector<std::shared_ptr<Job>> jobs = table->Jobs();
+  MILLRACE_ASSIGN_OR_RETURN(const Server server,
+                            FindServer(request.ps_server(), registry, jobs, *evacuated));
+  const bool was_evacuated = evacuated->Contains(server.directory_id);
+  if (was_evacuated == request.undo()) {
+    MILLRACE_RETURN_IF_ERROR(request.undo() ? evacuated->Remove(server.directory_id)
+                                            : evacuated->Add(server.directory_id, server.name));
     for (const auto& runner : table->Runners()) runner->OnMembersChanged();
   }
   EvacuatePsResponse response;
-  response.set_name(server.name);
+  response.set_name(server.is_there ? server.name : "");
   response.set_directory_id(server.directory_id);
-  for (const std::shared_ptr<Job>& job : table->Jobs()) {
-    Add(*job, server.directory_id, &response);
-  }
+  response.set_was_evacuated(was_evacuated);
+  for (const std::shared_ptr<Job>& job : jobs) Add(*job, server.directory_id, &response);
   return response;
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/jobs/member_list.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ class MemberLister {
       job->AddPlaced(&placed_);
       if (!HasEnded(job->state())) not_ended_.insert(job->id());
     }
+    if (environment.evacuated != nullptr) evacuated_ = environment.evacuated->names();
     std::sort(view_.there.begin(), view_.there.end(),
               [](const MemberNews& a, const MemberNews& b) { return a.name < b.name; });
   }
@@ -55,10 +57,9 @@ class MemberLister {
       if (member.device_use) *report.mutable_device_use() = *member.device_use;
       for (const std::string& id : JobsOf(member)) report.add_job_ids(id);
     } else {
-      report.set_evacuated(environment_.IsEvacuated(member.directory_id));
       report.set_address(member.address);
       report.set_directory_id(member.directory_id);
-      TakePlaced(&report);
+      TakeKnown(&report);
     }
     return report;
   }
@@ -72,7 +73,7 @@ class MemberLister {
     report.set_in_good_order(gone.in_good_order);
     report.set_address(gone.address);
     report.set_directory_id(gone.directory_id);
-    TakePlaced(&report);
+    TakeKnown(&report);
     return report;
   }
 
@@ -85,9 +86,11 @@ class MemberLister {
     return ids;
   }
 
-  // What is left in `placed_` is placed on servers that are in no list yet.
+  // What is left in `placed_` is placed on servers that are in no list yet, and what is left in
+  // `evacuated_` are such servers.
   template <typename Report>
-  void TakePlaced(Report* report) {
+  void TakeKnown(Report* report) {
+    report->set_evacuated(evacuated_.erase(report->directory_id()) > 0);
     const auto placed = placed_.find(report->directory_id());
     if (placed == placed_.end()) return;
     report->set_shards(placed->second.shards);
@@ -104,6 +107,13 @@ class MemberLister {
       absent.set_directory_id(directory_id);
       absent.set_shards(placed.shards);
       absent.set_elements(placed.elements);
+      absent.set_evacuated(evacuated_.erase(directory_id) > 0);
+    }
+    for (const auto& [directory_id, name] : evacuated_) {
+      DepartedMember& absent = *list->add_departed();
+      absent.set_name(name);
+      absent.set_directory_id(directory_id);
+      absent.set_evacuated(true);
     }
     auto& departed = *list->mutable_departed();
     const auto first =
@@ -120,6 +130,7 @@ class MemberLister {
   MembersView view_;
   const absl::Time now_;
   PlacedByDirectory placed_;
+  std::map<std::string, std::string> evacuated_;  // See EvacuatedServers::names.
   absl::flat_hash_set<std::string> not_ended_;
 };
 

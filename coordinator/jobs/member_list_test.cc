@@ -62,12 +62,14 @@ class MemberListTest : public testing::Test {
     RunnerEnvironment environment;
     environment.registry = &registry_;
     environment.clock = &clock_;
+    environment.evacuated = &evacuated_;
     return ListMembers(environment, jobs_);
   }
 
   SimulatedClock clock_;
   MemberRegistry registry_{absl::Seconds(2), &clock_};
   const std::unique_ptr<Journal> journal_ = OpenNewJournal();
+  EvacuatedServers evacuated_{journal_.get()};
   std::vector<std::shared_ptr<Job>> jobs_;
 };
 
@@ -137,6 +139,28 @@ TEST_F(MemberListTest, ServersThatHaveShardsAndAreNotThereComeFirst) {
   EXPECT_EQ(list.departed(1).shards(), 1u);
   EXPECT_EQ(FromProto(list.departed(1).since()), absl::Seconds(9));
   EXPECT_EQ(list.departed(2).name(), "worker-0");
+}
+
+TEST_F(MemberListTest, ServersThatAreEvacuatedAreListedAlsoWhenTheyAreGone) {
+  registry_.Remove(AddPs("ps-2"), "it leaves");
+  AddJob("j-1", RUNNING, {{"ps-1", {2}}});
+  AddPs("ps-0");
+  AddPs("ps-4");
+  for (const std::string name : {"ps-0", "ps-1", "ps-2", "ps-3"}) {
+    ASSERT_TRUE(evacuated_.Add("directory-of-" + name, name).ok());
+  }
+  const ListMembersResponse list = List();
+  ASSERT_THAT(list.ps_servers(), SizeIs(2));
+  EXPECT_TRUE(list.ps_servers(0).evacuated());
+  EXPECT_FALSE(list.ps_servers(1).evacuated());
+  ASSERT_THAT(list.departed(), SizeIs(3));
+  EXPECT_EQ(list.departed(0).name(), "ps-1") << "it has shards";
+  EXPECT_EQ(list.departed(1).name(), "ps-2");
+  EXPECT_TRUE(list.departed(1).has_since());
+  EXPECT_EQ(list.departed(2).name(), "ps-3");
+  EXPECT_EQ(list.departed(2).directory_id(), "directory-of-ps-3");
+  EXPECT_FALSE(list.departed(2).has_since());
+  for (const DepartedMember& gone : list.departed()) EXPECT_TRUE(gone.evacuated()) << gone.name();
 }
 
 TEST_F(MemberListTest, WorkersTellWhatTheyComputeOnAndForWhom) {

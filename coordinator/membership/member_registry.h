@@ -104,6 +104,8 @@ class MemberRegistry final : public Outbox {
   absl::Duration silence_limit() const { return 3 * heartbeat_period_; }
   // When it was made.
   absl::Time began() const { return began_; }
+  // Members of this coordinator's last life may not have come back yet.
+  bool MayStillCome() const { return clock_->Now() - began_ < silence_limit(); }
 
   // Not owned; must outlive the registry or be replaced by nullptr. REQUIRES: no member yet.
   void SetObserver(MemberObserver* observer) { observer_ = observer; }

@@ -9,25 +9,36 @@ namespace millrace::coordinator {
 absl::Status EvacuatedServers::Load() {
   MILLRACE_ASSIGN_OR_RETURN(const EvacuatedDirectories read, journal_->ReadEvacuated());
   MutexLock lock(&mutex_);
-  directories_ = {read.directory_ids().begin(), read.directory_ids().end()};
+  for (const std::string& directory_id : read.directory_ids()) {
+    const auto name = read.names().find(directory_id);
+    names_[directory_id] = name == read.names().end() ? "" : name->second;
+  }
   return absl::OkStatus();
 }
 
-absl::Status EvacuatedServers::Set(const std::string& directory_id, bool is_evacuated) {
+absl::Status EvacuatedServers::Add(const std::string& directory_id, const std::string& name) {
   MutexLock change(&changing_);
-  std::set<std::string> directories;
-  {
-    MutexLock lock(&mutex_);
-    directories = directories_;
-  }
-  const bool changes =
-      is_evacuated ? directories.insert(directory_id).second : directories.erase(directory_id) > 0;
-  if (!changes) return absl::OkStatus();
+  std::map<std::string, std::string> names = this->names();
+  names[directory_id] = name;
+  return Write(std::move(names));
+}
+
+absl::Status EvacuatedServers::Remove(const std::string& directory_id) {
+  MutexLock change(&changing_);
+  std::map<std::string, std::string> names = this->names();
+  names.erase(directory_id);
+  return Write(std::move(names));
+}
+
+absl::Status EvacuatedServers::Write(std::map<std::string, std::string> names) {
   EvacuatedDirectories record;
-  record.mutable_directory_ids()->Assign(directories.begin(), directories.end());
+  for (const auto& [directory_id, name] : names) {
+    record.add_directory_ids(directory_id);
+    (*record.mutable_names())[directory_id] = name;
+  }
   MILLRACE_RETURN_IF_ERROR(journal_->WriteEvacuated(record));
   MutexLock lock(&mutex_);
-  directories_ = std::move(directories);
+  names_ = std::move(names);
   return absl::OkStatus();
 }
 

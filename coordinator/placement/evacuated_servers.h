@@ -2,7 +2,7 @@
 #ifndef MILLRACE_COORDINATOR_PLACEMENT_EVACUATED_SERVERS_H_
 #define MILLRACE_COORDINATOR_PLACEMENT_EVACUATED_SERVERS_H_
 
-#include <set>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,23 +20,34 @@ class EvacuatedServers {
   // Reads the journal. Once, before anything else.
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Returns when the journal has it; on an error nothing is changed. Blocks on the disk.
-  absl::Status Set(const std::string& directory_id, bool is_evacuated) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `name`: of the server that has the directory, or had it last. Returns when the journal has it;
+  // on an error nothing is changed. Blocks on the disk.
+  absl::Status Add(const std::string& directory_id, const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Remove(const std::string& directory_id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool Contains(const std::string& directory_id) const ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    return directories_.contains(directory_id);
+    return names_.contains(directory_id);
   }
   bool empty() const ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    return directories_.empty();
+    return names_.empty();
+  }
+  // The names that they were added with, by their directories.
+  std::map<std::string, std::string> names() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return names_;
   }
 
  private:
+  absl::Status Write(std::map<std::string, std::string> names)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changing_) ABSL_LOCKS_EXCLUDED(mutex_);
+
   Journal* const journal_;
   Mutex changing_;  // Held while the journal is written. Before mutex_.
   mutable Mutex mutex_;
-  std::set<std::string> directories_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> names_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::coordinator
