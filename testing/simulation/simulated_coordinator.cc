@@ -99,8 +99,12 @@ SimulatedPs* SimulatedCoordinator::ServerNamed(const std::string& name) const {
 
 bool SimulatedCoordinator::MayBeDropped(const SimulatedPs& ps) const {
   const ShardPlacement& placement = journal_.placements[ps.number()];
-  return placement.directory_id() != ps.directory_id() ||
-         placement.making() == ShardPlacement::TO_BE_DROPPED;
+  if (placement.directory_id() != ps.directory_id()) return true;
+  if (placement.making() == ShardPlacement::TO_BE_DROPPED) return true;
+  // A late call may have made it after that one was dropped which was there.
+  const auto from = journal_.made_from.find(ps.number());
+  return placement.making() == ShardPlacement::TO_BE_MADE && from != journal_.made_from.end() &&
+         ps.shard()->generation() < from->second;
 }
 
 void SimulatedCoordinator::Detach(const std::string& cause) {

@@ -81,6 +81,8 @@ class SimulatedCoordinator {
   struct Journal {
     uint64_t generation = 0;
     std::vector<ShardPlacement> placements;
+    // By shard: the generation from which on it is made again, where what was there is gone.
+    std::map<size_t, uint64_t> made_from;
     bool made = false;  // All shards have been, once.
     bool ended = false;
     std::set<uint64_t> evaluated;     // Barriers.

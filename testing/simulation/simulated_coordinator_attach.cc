@@ -68,7 +68,9 @@ void SimulatedCoordinator::DropFirst() {
   if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) return Bring();
   const auto mark = [wanted](Journal& journal) {
     for (size_t shard = 0; shard < wanted.size(); ++shard) {
-      if (wanted[shard]) journal.placements[shard].set_making(ShardPlacement::TO_BE_MADE);
+      if (!wanted[shard]) continue;
+      journal.placements[shard].set_making(ShardPlacement::TO_BE_MADE);
+      journal.made_from[shard] = journal.generation;
     }
   };
   const auto requests = AllInDirectories<DropShardRequest>();

@@ -31,6 +31,7 @@ using coordinator::ShardMove;
 
 void SimulatedCoordinator::Evacuate(const SimulatedPs& ps, bool is_evacuated) {
   if (process_ == nullptr) return;
+  world_->Count("evacuations");
   world_->Note(absl::StrCat(ps.directory_id(), is_evacuated ? " is evacuated" : " is open again"));
   if (is_evacuated) {
     journal_.evacuated.insert(ps.directory_id());

@@ -12,6 +12,7 @@ namespace {
 
 // Until the first bytes come, and until the last.
 constexpr absl::Duration kQuickTravel = absl::Milliseconds(1);
+constexpr absl::Duration kUsualTravel = absl::Milliseconds(300);
 constexpr absl::Duration kSlowTravel = absl::Seconds(5);
 constexpr uint64_t kOneInBreaks = 20;
 constexpr absl::Duration kMakeAgain = absl::Milliseconds(100);
@@ -67,13 +68,14 @@ void SimulatedPs::CopyFrom(const CopyShardRequest& request, SimulatedPs* source,
     if (!now.ok()) return answer(now.status());
     TakeCopy(request, snapshot, answer);
   };
-  world_->After(world_->Between(kQuickTravel, kSlowTravel), process_,
-                [this, source, generation, directory, answer, close] {
-                  const auto snapshot = source->ReadAt(generation, directory);
-                  if (!snapshot.ok()) return answer(snapshot.status());
-                  world_->After(world_->Between(kQuickTravel, kSlowTravel), process_,
-                                [snapshot = *snapshot, close] { close(snapshot); });
-                });
+  const auto travel = [this] {
+    return world_->Between(kQuickTravel, world_->OneIn(4) ? kSlowTravel : kUsualTravel);
+  };
+  world_->After(travel(), process_, [this, source, generation, directory, answer, close, travel] {
+    const auto snapshot = source->ReadAt(generation, directory);
+    if (!snapshot.ok()) return answer(snapshot.status());
+    world_->After(travel(), process_, [snapshot = *snapshot, close] { close(snapshot); });
+  });
 }
 
 // What is here of it at older generations goes first.

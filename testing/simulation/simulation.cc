@@ -1,6 +1,7 @@
 #include "testing/simulation/simulation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ps/shard/shard_test_util.h"
@@ -12,6 +13,7 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(30);
 constexpr absl::Duration kLongestTrouble = absl::Minutes(10);
 constexpr absl::Duration kAfterTheEnd = absl::Minutes(1);
+constexpr absl::Duration kSecondThoughts = absl::Seconds(20);
 
 std::vector<SimulatedPs*> Pointers(const std::vector<std::unique_ptr<SimulatedPs>>& servers) {
   std::vector<SimulatedPs*> pointers;
@@ -24,15 +26,17 @@ std::vector<SimulatedPs*> Pointers(const std::vector<std::unique_ptr<SimulatedPs
 Simulation::Simulation(uint64_t seed)
     : world_(seed),
       shape_(ShapeOf(world_)),
-      quiet_(absl::Seconds(1 + world_.Below(20))),
-      ps_die_(!world_.OneIn(4)),
-      workers_die_(!world_.OneIn(4)),
+      has_spares_(world_.OneIn(2)),
+      evacuates_(has_spares_ && world_.OneIn(2)),
+      moves_mostly_(evacuates_ && world_.OneIn(2)),
+      quiet_(absl::Seconds(1 + world_.Below(moves_mostly_ ? 4 : 20))),
+      ps_die_(!moves_mostly_ && !world_.OneIn(4)),
+      workers_die_(!moves_mostly_ && !world_.OneIn(4)),
       coordinator_dies_(world_.OneIn(2)),
       memory_stays_(world_.OneIn(3)),
       disks_are_lost_(!world_.OneIn(3)),
-      has_spares_(world_.OneIn(2)),
-      evacuates_(has_spares_ && world_.OneIn(2)),
-      network_(&world_, /*one_in=*/3 + world_.Below(world_.OneIn(3) ? 8 : 60)),
+      network_(&world_,
+               /*one_in=*/moves_mostly_ ? 100 : 3 + world_.Below(world_.OneIn(3) ? 8 : 60)),
       oracle_(shape_) {
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {
     servers_.push_back(std::make_unique<SimulatedPs>(&world_, &oracle_, &checkpoints_, shard,
@@ -93,7 +97,7 @@ std::string Simulation::Describe() const {
       absl::FormatDuration(shape_.checkpoint_every), ", of which ", shape_.checkpoints_kept,
       " stay", shape_.keeps_best ? ", of evaluations too" : "",
       disks_are_lost_ ? ", disks are lost" : "", has_spares_ ? ", spare servers" : "",
-      evacuates_ ? ", servers are evacuated" : "");
+      evacuates_ ? ", servers are evacuated" : "", moves_mostly_ ? " again and again" : "");
 }
 
 void Simulation::StartPs(size_t server) {
@@ -174,20 +178,27 @@ void Simulation::Strike() {
     case 9:
     case 10:
     case 11:
-      if (evacuates_) Evacuate();
+      if (evacuates_) Evacuate(ChoosePs());
       return;
     default:
       network_.SetTroubled(!world_.OneIn(3));
   }
 }
 
-// Where a shard is, which is to go to its other server then; or that one is to stay empty.
-void Simulation::Evacuate() {
-  const size_t chosen = ChoosePs();
+// Where a shard is, which is to go to its other server then; or that one is to stay empty. Often
+// people think better of it soon, when calls of the first move are still under way.
+void Simulation::Evacuate(size_t chosen) {
+  if (std::exchange(evacuation_is_new_, true)) return;
+  size_t other = chosen;
   for (size_t server = 0; server < servers_.size(); ++server) {
-    const bool is_the_same = servers_[server]->number() == servers_[chosen]->number();
-    if (is_the_same) coordinator_->Evacuate(*servers_[server], server == chosen);
+    if (servers_[server]->number() != servers_[chosen]->number()) continue;
+    coordinator_->Evacuate(*servers_[server], server == chosen);
+    if (server != chosen) other = server;
   }
+  world_.After(world_.Between(absl::Milliseconds(10), kSecondThoughts), [this, other] {
+    evacuation_is_new_ = false;
+    if (world_.Now() < trouble_ends_ && !world_.OneIn(3)) Evacuate(other);
+  });
 }
 
 // Mostly one that has a shard.

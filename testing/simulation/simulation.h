@@ -55,12 +55,15 @@ class Simulation {
   void StrikePs(size_t server);
   void StrikeDisk(size_t server);
   void GoBackSoon(size_t server);
-  void Evacuate();
+  void Evacuate(size_t server);
   void CheckTheEnd();
 
   World world_;
   const JobShape shape_;
-  // What goes wrong: how often at least, and which processes may die.
+  // What goes wrong: moves, how often something does at least, and which processes may die.
+  const bool has_spares_;  // A second server with place for each shard.
+  const bool evacuates_;
+  const bool moves_mostly_;  // And little else goes wrong, so that one move follows the other.
   const absl::Duration quiet_;
   const bool ps_die_;
   const bool workers_die_;
@@ -69,8 +72,6 @@ class Simulation {
   // its disk may be lost.
   const bool memory_stays_;
   const bool disks_are_lost_;
-  const bool has_spares_;  // A second server with place for each shard.
-  const bool evacuates_;
   Network network_;
   const Oracle oracle_;
   SimulatedCheckpoints checkpoints_;
@@ -79,6 +80,7 @@ class Simulation {
   std::unique_ptr<SimulatedCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   absl::Time trouble_ends_;
+  bool evacuation_is_new_ = false;
 };
 
 }  // namespace millrace::simulation
