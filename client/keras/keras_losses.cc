@@ -1,6 +1,7 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -57,14 +58,17 @@ absl::Status TakeLossFields(KerasConfig* config, KerasOutput* output) {
   return config->ExpectNothingElse();
 }
 
-absl::Status TakeMetricFields(KerasConfig* config, MetricSpec* spec) {
+absl::Status TakeMetricFields(KerasConfig* config, bool from_logits, MetricSpec* spec) {
   MILLRACE_ASSIGN_OR_RETURN(const uint32_t k, config->TakeCountOfOne("k"));
   if (spec->metric() == TOP_K_ACCURACY && k > 0) spec->set_k(k);
   MILLRACE_ASSIGN_OR_RETURN(const uint32_t thresholds, config->TakeCountOfOne("num_thresholds"));
   if (spec->metric() == AUC) spec->set_num_thresholds(thresholds == 0 ? 200 : thresholds);
-  // Which a logit above 0 is: a probability above one half.
-  MILLRACE_RETURN_IF_ERROR(config->Expect("threshold", {0.5}));
-  MILLRACE_RETURN_IF_ERROR(config->Expect("thresholds", {0.5, {0.5}}));
+  // A probability above one half is a logit above 0. Keras's default of 0.5 says nothing of what is
+  // wanted of logits.
+  std::vector<KerasJson> one_half = {0.5, {0.5}};
+  if (from_logits) one_half.insert(one_half.end(), {0, {0}});
+  MILLRACE_RETURN_IF_ERROR(config->Expect("threshold", one_half));
+  MILLRACE_RETURN_IF_ERROR(config->Expect("thresholds", one_half));
   MILLRACE_RETURN_IF_ERROR(config->Expect("curve", {"ROC"}));
   MILLRACE_RETURN_IF_ERROR(config->Expect("summation_method", {"interpolation"}));
   for (const char* field : {"from_logits", "fn"}) config->Take(field);
@@ -101,7 +105,7 @@ absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss) {
   return output;
 }
 
-absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric) {
+absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric, bool from_logits) {
   const std::string name = KerasMetricEnumName(metric);
   MetricSpec spec;
   for (const auto& [known, meant] : kMetricNames) {
@@ -113,7 +117,7 @@ absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric) {
   }
   if (const KerasJson* fields = FindObject(metric, "config"); fields != nullptr) {
     KerasConfig config(*fields);
-    MILLRACE_RETURN_IF_ERROR(TakeMetricFields(&config, &spec));
+    MILLRACE_RETURN_IF_ERROR(TakeMetricFields(&config, from_logits, &spec));
   } else if (spec.metric() == AUC) {
     spec.set_num_thresholds(200);
   }

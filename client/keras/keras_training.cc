@@ -110,7 +110,7 @@ class TrainingReader {
       for (const KerasJson& one : json) ReadMetrics(one, output);
       return;
     }
-    absl::StatusOr<MetricSpec> metric = ConvertKerasMetric(json);
+    absl::StatusOr<MetricSpec> metric = ConvertKerasMetric(json, output->from_logits);
     if (!metric.ok()) return LeaveOut(metric.status());
     if (output->spec.loss() != LOSS_UNSPECIFIED &&
         !MetricFits(metric->metric(), output->spec.loss())) {

@@ -41,7 +41,8 @@ KerasTraining ReadKerasTraining(const KerasJson& compile,
 absl::StatusOr<OptimizerSpec> ConvertKerasOptimizer(const KerasJson& optimizer,
                                                     bool in_keras2_hdf5 = false);
 absl::StatusOr<KerasOutput> ConvertKerasLoss(const KerasJson& loss);
-absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric);
+// `from_logits`: the loss's.
+absl::StatusOr<MetricSpec> ConvertKerasMetric(const KerasJson& metric, bool from_logits);
 // "BINARY_ACCURACY", whether it is named so or as a class or a function.
 std::string KerasMetricEnumName(const KerasJson& metric);
 

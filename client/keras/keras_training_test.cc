@@ -312,6 +312,24 @@ TEST(KerasTrainingTest, WhatIsNotKnownIsLeftOutAndNamed) {
               Contains(HasSubstr("The loss is not in the file")));
 }
 
+// Keras compares logits with the metric's threshold as they are.
+TEST(KerasTrainingTest, LogitsHaveAThresholdOfZero) {
+  const auto convert = [](const std::string& from_logits, const std::string& threshold) {
+    return ConvertOrFail(Compiled(
+        "linear", absl::StrCat(R"("loss": {"class_name": "BinaryCrossentropy", "config": {)",
+                               R"("from_logits": )", from_logits, R"(}}, "metrics": [{)",
+                               R"("class_name": "BinaryAccuracy", "config": {"threshold": )",
+                               threshold, "}}]")));
+  };
+  EXPECT_EQ(convert("true", "0.0").model.metrics_size(), 1);
+  EXPECT_EQ(convert("true", "0.5").model.metrics_size(), 1);
+  EXPECT_THAT(convert("true", "0.7").notes,
+              Contains(HasSubstr("threshold: 0.7; must be 0.5 or [0.5] or 0 or [0] or left out")));
+  const KerasModel probabilities = convert("false", "0.0");
+  EXPECT_EQ(probabilities.model.metrics_size(), 0);
+  EXPECT_THAT(probabilities.notes, Contains(HasSubstr("threshold: 0.0; must be 0.5")));
+}
+
 TEST(KerasTrainingTest, SeveralOutputsHaveTheirOwn) {
   const KerasModel converted = ConvertOrFail(ReadKerasSample("nested.keras3.json"));
   ModelSpec outputs;
