@@ -60,9 +60,6 @@ class Tls {
   // The thread's alone, once it runs.
   absl::Status Reload();
   absl::Status Publish(TlsFiles files);
-  std::string End() const {
-    return absl::FormatTime("%Y-%m-%d %H:%M UTC", files_.end, absl::UTCTimeZone());
-  }
   void TellOfTheEnd();
   [[noreturn]] void KeepLoading();
 
@@ -74,10 +71,14 @@ class Tls {
   PublishedFile identity_;
   uint64_t published_ = 0;
   absl::Time published_at_ = absl::Now();
-  absl::Time tell_of_the_end_ = absl::InfinitePast();
+  absl::Time told_of_the_end_ = absl::InfinitePast();
   std::shared_ptr<grpc::ChannelCredentials> channel_;
   std::shared_ptr<grpc::ServerCredentials> server_;
 };
+
+std::string DateOf(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M UTC", time, absl::UTCTimeZone());
+}
 
 bool IsPlain(const TlsOptions& options) {
   return options.ca.empty() && options.certificate.empty() && options.key.empty();
@@ -142,7 +143,7 @@ absl::Status Tls::Reload() {
   if (files.authorities != files_.authorities || files.identity != files_.identity) {
     MILLRACE_RETURN_IF_ERROR(Publish(std::move(files)));
     LOG(INFO) << "--tls_certificate and --tls_ca have new contents, which count for new "
-              << "connections; the certificate expires on " << End();
+              << "connections; the certificate expires on " << DateOf(files_.end);
   }
   TellOfTheEnd();
   return absl::OkStatus();
@@ -160,11 +161,21 @@ absl::Status Tls::Publish(TlsFiles files) {
 
 void Tls::TellOfTheEnd() {
   const absl::Time now = absl::Now();
-  if (files_.end - now > kSoon || now < tell_of_the_end_) return;
-  tell_of_the_end_ = now + kTellAgainOfTheEnd;
-  LOG(WARNING) << "--tls_certificate: '" << Printable(options_.certificate) << "' expires on "
-               << End() << ": put a new one in its place before, and its key; both are taken "
-               << "up while this process runs";
+  if (now - told_of_the_end_ < kTellAgainOfTheEnd) return;
+  const bool authority_ends = files_.authority_end - now <= kSoon;
+  if (files_.end - now > kSoon && !authority_ends) return;
+  told_of_the_end_ = now;
+  // A new certificate of it would not help.
+  if (authority_ends) {
+    LOG(WARNING) << "--tls_ca: '" << Printable(options_.ca) << "': the authority of '"
+                 << Printable(options_.certificate) << "' expires on "
+                 << DateOf(files_.authority_end) << ", and its certificates with it: put a new "
+                 << "authority's beside it in all files before, and give out certificates of that";
+  } else {
+    LOG(WARNING) << "--tls_certificate: '" << Printable(options_.certificate) << "' expires on "
+                 << DateOf(files_.end) << ": put a new one in its place before, and its key; both "
+                 << "are taken up while this process runs";
+  }
 }
 
 // Of the process. Null: connections are plain text.

@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <memory>
@@ -132,9 +133,18 @@ absl::Status CheckDates(const PemFile& file, X509* certificate) {
   return absl::OkStatus();
 }
 
-// As gRPC will look at it at the other end, whose authorities are taken to be ours.
-absl::Status CheckChain(const PemFile& file, const Certificates& chain,
-                        const Certificates& authorities, int purpose) {
+// Of a certificate that was found to be good.
+absl::Time EndOfAuthorities(const X509_STORE_CTX* context) {
+  const auto* const chain = X509_STORE_CTX_get0_chain(context);
+  absl::Time end = absl::InfiniteFuture();
+  for (int i = 1; i < sk_X509_num(chain); ++i) end = std::min(end, EndOf(sk_X509_value(chain, i)));
+  return end;
+}
+
+// As gRPC will look at it at the other end, whose authorities are taken to be ours. Returns when
+// the first of those expires that it is from.
+absl::StatusOr<absl::Time> CheckChain(const PemFile& file, const Certificates& chain,
+                                      const Certificates& authorities, int purpose) {
   const OpenSslPtr<X509_STORE> store(X509_STORE_new());
   for (const auto& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
@@ -149,7 +159,7 @@ absl::Status CheckChain(const PemFile& file, const Certificates& chain,
   const int error = X509_STORE_CTX_get_error(context.get());
   sk_X509_free(between);
   ERR_clear_error();
-  if (is_good) return absl::OkStatus();
+  if (is_good) return EndOfAuthorities(context.get());
   if (error == X509_V_ERR_INVALID_PURPOSE) {
     const char* const role = purpose == X509_PURPOSE_SSL_SERVER ? "server" : "client";
     return file.Error(absl::StrCat("may not be shown by a ", role, ": its key usage or extended ",
@@ -188,11 +198,12 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsOptions& options) {
         absl::StrCat("is not the key of --tls_certificate ('", Printable(certificate.path), "')"));
   }
   MILLRACE_RETURN_IF_ERROR(CheckDates(certificate, chain[0].get()));
-  MILLRACE_RETURN_IF_ERROR(CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_CLIENT));
   TlsFiles files;
+  MILLRACE_ASSIGN_OR_RETURN(files.authority_end,
+                            CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_CLIENT));
   files.authorities = Written(authorities, /*key=*/nullptr);
   files.identity = Written(chain, private_key.get());
-  files.may_serve = CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_SERVER);
+  files.may_serve = CheckChain(certificate, chain, authorities, X509_PURPOSE_SSL_SERVER).status();
   files.end = EndOf(chain[0].get());
   return files;
 }

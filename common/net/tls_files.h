@@ -16,6 +16,8 @@ struct TlsFiles {
   std::string identity;     // PEM: the certificate, those after it, and the key.
   absl::Status may_serve;   // INVALID_ARGUMENT: the certificate is not for servers.
   absl::Time end;           // When the certificate expires.
+  // When the first does of the authorities that it is from, up to that in --tls_ca.
+  absl::Time authority_end;
 };
 
 // INVALID_ARGUMENT as SecureConnections, but for what CheckTlsOptions finds.

@@ -274,6 +274,21 @@ TEST_F(TlsFilesTest, CertificateMustBeValidNow) {
               HasSubstr("is not valid before"));
 }
 
+TEST_F(TlsFilesTest, WhatExpiresSoonIsWarnedOf) {
+  const absl::Time soon = absl::Now() + absl::Hours(24);
+  const WarningCount of_certificate("short.pem' expires on ");
+  const WarningCount of_authority("/ca.pem': the authority of ");
+  EXPECT_EQ(SecureConnections(member_), absl::OkStatus());
+  EXPECT_EQ(of_certificate.count() + of_authority.count(), 0);
+  EXPECT_EQ(SecureConnections(authority_.Issue({.file = "short", .end = soon})), absl::OkStatus());
+  EXPECT_EQ(of_certificate.count(), 1);
+  EXPECT_EQ(of_authority.count(), 0);
+  const TestAuthority old(EmptyTestDirectory("old"), /*end=*/soon);
+  EXPECT_EQ(SecureConnections(old.Issue()), absl::OkStatus());
+  EXPECT_EQ(of_certificate.count(), 1);
+  EXPECT_EQ(of_authority.count(), 1);
+}
+
 TEST_F(TlsFilesTest, WhatIsRefusedChangesNothing) {
   const auto plain = Serve();
   TlsOptions options = member_;

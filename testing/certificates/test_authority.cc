@@ -59,11 +59,10 @@ void WriteCertificate(const std::string& path, const Certificate& certificate) {
   Write(path, [&](std::FILE* file) { return PEM_write_X509(file, certificate.get()); });
 }
 
-Certificate NewAuthority(const Key& key) {
+Certificate NewAuthority(const Key& key, absl::Time end) {
   const absl::Time now = absl::Now();
   const Certificate certificate =
-      NewCertificate(absl::StrCat("Authority ", NewSerial()), now - absl::Hours(24),
-                     now + absl::Hours(24 * 365), key);
+      NewCertificate(absl::StrCat("Authority ", NewSerial()), now - absl::Hours(24), end, key);
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(certificate.get()));
   Extend(certificate, NID_basic_constraints, "critical,CA:TRUE");
   Extend(certificate, NID_key_usage, "critical,keyCertSign");
@@ -73,8 +72,8 @@ Certificate NewAuthority(const Key& key) {
 
 }  // namespace
 
-TestAuthority::TestAuthority(std::string directory)
-    : directory_(std::move(directory)), key_(NewKey()), certificate_(NewAuthority(key_)) {
+TestAuthority::TestAuthority(std::string directory, absl::Time end)
+    : directory_(std::move(directory)), key_(NewKey()), certificate_(NewAuthority(key_, end)) {
   WriteCertificate(directory_ + "/ca.pem", certificate_);
 }
 

@@ -25,8 +25,10 @@ struct TestCertificate {
 // Aborts where something fails.
 class TestAuthority {
  public:
-  // Writes DIRECTORY/ca.pem. The directory is there, and has no other authority's files.
-  explicit TestAuthority(std::string directory);
+  // Writes DIRECTORY/ca.pem. The directory is there, and has no other authority's files. `end`:
+  // when its own certificate expires.
+  explicit TestAuthority(std::string directory,
+                         absl::Time end = absl::Now() + absl::Hours(24 * 365));
 
   // Writes DIRECTORY/FILE.pem and FILE.key, in place of those that are there.
   TlsOptions Issue(const TestCertificate& certificate = {}) const;
