@@ -18,6 +18,7 @@ const std::vector<FuzzTarget>& FuzzTargets() {
       {"libsvm", {}, FeedLibsvm},
       {"numpy", {"testing/reference/data"}, FeedNumpy},
       {"safetensors", {}, FeedSafetensors},
+      {"shard_copy", {}, FeedShardCopy},
       {"tf_example", {}, FeedTfExample},
       {"tfrecord", {"testing/reference/data"}, FeedTfRecord},
       {"wire", {}, FeedWire},

@@ -44,6 +44,7 @@ void FeedJobField(absl::string_view input);
 // Other formats.
 void FeedKeras(absl::string_view input);
 void FeedSafetensors(absl::string_view input);
+void FeedShardCopy(absl::string_view input);
 void FeedWire(absl::string_view input);
 
 }  // namespace millrace::testing
