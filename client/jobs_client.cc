@@ -299,9 +299,10 @@ absl::StatusOr<EvacuatePsResponse> GrpcJobsClient::AwaitEvacuated(
   std::string server = ps_server;
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(EvacuatePsResponse response, EvacuatePs(server, /*undo=*/false));
-    // A coordinator that is started again does not know names before their servers have come.
-    server = response.directory_id();
-    const std::string news = response.SerializeAsString();
+    server = response.directory_id();  // Another one may come by that name.
+    EvacuatePsResponse told = response;
+    told.clear_was_evacuated();  // Which the first answer alone need not say.
+    const std::string news = told.SerializeAsString();
     if (std::exchange(last, news) != news) on_news(response);
     const absl::Time now = options_.clock->Now();
     if (response.jobs().empty() || now >= deadline) return response;

@@ -76,17 +76,27 @@ INSTANTIATE_TEST_SUITE_P(Modes, RelocationTest,
                          ::testing::Values(PlainJob(kSteps), SynchronousJob()));
 
 TEST(MoveTest, JobGoesOnWhereItIsWhenNobodyTakesItsShards) {
-  StandingJob standing(3, 31, SynchronousJob());
+  StandingJob standing(2, 31, SynchronousJob());
   auto& [gate, cluster, spec, job] = standing;
-  const auto full = [] { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room"); };
-  const auto old = [] { return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""); };
-  cluster.ps(0).set_on_copy(full);
-  cluster.ps(2).set_on_copy(old);
+  cluster.ps(0).set_on_copy(
+      [] { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room"); });
   ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
   gate.Open();
   cluster.AwaitNotice(job, "shards stay for now where they are: ps-0 (");
   EXPECT_THAT(cluster.Evacuate("ps-1")->jobs(0).why(), HasSubstr("no room"));
-  ExpectNothingRunAgain(cluster, job, {1, 1, 1});
+  ExpectNothingRunAgain(cluster, job, {1, 1});
+}
+
+TEST(MoveTest, ServerOfAnOlderReleaseIsNamed) {
+  StandingJob standing(2, 31, SynchronousJob());
+  auto& [gate, cluster, spec, job] = standing;
+  cluster.ps(0).set_on_copy([] { return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""); });
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  gate.Open();
+  cluster.AwaitNotice(job, "shards stay for now where they are: ps-0 (");
+  EXPECT_THAT(cluster.Evacuate("ps-1")->jobs(0).why(),
+              AllOf(HasSubstr("ps-0 ("), HasSubstr("CopyShard")));
+  ExpectNothingRunAgain(cluster, job, {1, 1});
 }
 
 // Somebody has pushed a step while nobody was to push.
@@ -187,6 +197,45 @@ TEST(MoveTest, ShardsComeBackToAServerOnWhichWorkIsDone) {
   EXPECT_EQ(moves->moves(0).from(), "ps-0");
   EXPECT_EQ(moves->moves(0).to(), "ps-1");
   ExpectNothingRunAgain(cluster, job, {2, 2});
+}
+
+// It is not tried again: nobody is waiting for it.
+TEST(MoveTest, RebalanceThatFailsSaysThatItHasToBeAskedForAgain) {
+  JobSpec wanted = SynchronousJob();
+  wanted.mutable_placement()->set_shards(4);
+  StandingJob standing(2, 31, wanted);
+  auto& [gate, cluster, spec, job] = standing;
+  ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
+  gate.Open();
+  cluster.ps(1).AwaitDropped(job);
+  ASSERT_TRUE(cluster.Evacuate("ps-1", /*undo=*/true).ok());
+  cluster.ps(1).set_on_copy(
+      [] { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room"); });
+  EXPECT_THAT(cluster.Rebalance(job)->moves(), SizeIs(2));
+  cluster.AwaitNotice(job, "shards stay where they are, until `millrace rebalance ");
+  ExpectNothingRunAgain(cluster, job, {4, 0});
+}
+
+TEST(MoveTest, NothingIsRebalancedWhereAllServersAreEvacuated) {
+  StandingJob standing(1, 31, SynchronousJob());
+  auto& [gate, cluster, spec, job] = standing;
+  ASSERT_TRUE(cluster.Evacuate("ps-0").ok());
+  EXPECT_THAT(cluster.Rebalance(job).status().ToString(),
+              AllOf(HasSubstr("FAILED_PRECONDITION"),
+                    HasSubstr("no ps server is there that could take shards")));
+  gate.Open();
+}
+
+TEST(MoveTest, VariablesOfJobsThatHaveEndedAreCountedAndDoNotHoldUp) {
+  FakeCluster cluster(1);
+  cluster.StartPs();
+  cluster.AddWorker();
+  const std::string job = cluster.Submit(PlainJob(20)).value();
+  ASSERT_EQ(cluster.AwaitEnd(job).state(), SUCCEEDED);
+  const auto asked = cluster.Evacuate("ps-0");
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_THAT(asked->jobs(), IsEmpty());
+  EXPECT_EQ(asked->ended_jobs(), 1u);
 }
 
 TEST(MoveTest, JobsThatDoNotRunAreNotBalanced) {

@@ -359,14 +359,16 @@ TEST_F(ClusterCommandsTest, EvacuateWaitsUntilNoJobIsLeft) {
   EXPECT_FALSE(jobs_.evacuations()[0].undo());
 }
 
-// A coordinator that is started again knows directories, and no names.
+// Another server may come by the name meanwhile.
 TEST_F(ClusterCommandsTest, EvacuateGoesOnByTheDirectoryAndTellsOnlyNews) {
   const EvacuatePsResponse still = Evacuation("a-1", 2, "no room");
+  EvacuatePsResponse again = still;
+  again.set_was_evacuated(true);
   EvacuatePsResponse nameless = Evacuation("a-1", 1, "");
   nameless.clear_name();
   EvacuatePsResponse done = Evacuation("", 0, "");
   done.set_ended_jobs(1);
-  jobs_.SetEvacuation({still, still, nameless, done});
+  jobs_.SetEvacuation({still, again, nameless, done});
   run_.flags().ps_server = "ps-1";
   EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
   EXPECT_EQ(run_.err(),
@@ -421,6 +423,8 @@ TEST_F(ClusterCommandsTest, InterruptedEvacuateEndsWithoutSayingThatItIsDone) {
   run_.interrupt().Trigger();
   EXPECT_EQ(run_.Run(RunEvacuate).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(run_.out(), "");
+  EXPECT_THAT(run_.err(), HasSubstr("the coordinator may have ps-1 evacuated all the same; "
+                                    "`millrace evacuate --undo ps-1` ends that\n"));
 }
 
 TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongSaysWhatIsThereAndWhy) {
@@ -430,8 +434,8 @@ TEST_F(ClusterCommandsTest, EvacuateThatTakesTooLongSaysWhatIsThereAndWhy) {
   const auto result = run_.Run(RunEvacuate);
   EXPECT_EQ(ExitCodeOf(result.status()), ExitCode::kFailed);
   EXPECT_THAT(result.status().ToString(),
-              HasSubstr("ps-1 still has 1 shard of job a-1 (no room) after 0; it stays evacuated "
-                        "until `millrace evacuate --undo`"));
+              HasSubstr("ps-1 still has 1 shard of job a-1 (no room) after 0; it stays evacuated, "
+                        "and shards leave when they can, until `millrace evacuate --undo ps-1`"));
 }
 
 TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
@@ -441,7 +445,9 @@ TEST_F(ClusterCommandsTest, EvacuateIsUndoneAtOnce) {
   run_.flags().ps_server = "ps-1";
   run_.flags().undo = true;
   EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
-  EXPECT_EQ(run_.out(), "ps-1 gets shards again\n");
+  EXPECT_EQ(
+      run_.out(),
+      "ps-1 gets shards again; `millrace rebalance JOB_ID` moves some of a running job there\n");
   EXPECT_TRUE(jobs_.evacuations()[0].undo());
   run_.flags().json = true;
   EXPECT_EQ(*run_.Run(RunEvacuate), ExitCode::kSucceeded);
@@ -491,7 +497,8 @@ TEST_F(ClusterCommandsTest, RebalanceSaysWhatMoves) {
   move.set_to("ps-2");
   jobs_.SetBalance(moves);
   EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
-  EXPECT_THAT(run_.out(), HasSubstr("shard 3 moves from ps-0 to ps-2 (1,234 elements)\n"));
+  EXPECT_THAT(run_.out(), HasSubstr("shard 3 moves from ps-0 to ps-2 (1,234 elements)\n"
+                                    "`millrace watch a-1` tells when that is done"));
   run_.flags().json = true;
   EXPECT_EQ(*run_.Run(RunRebalance), ExitCode::kSucceeded);
   EXPECT_EQ(LastLine(), Json::parse(R"({"job_id": "a-1", "moves": [{"shard": 3, "elements": 1234, )"

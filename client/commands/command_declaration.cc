@@ -268,7 +268,8 @@ void CommandDeclaration::AddEvacuate() {
       "evacuate",
       "Have all jobs that run leave a ps server, so that it can be stopped for good: their shards "
       "move to others, training pauses for that and loses nothing, and new shards go elsewhere. "
-      "Waits until it is done; it is asked for in any case, until it is undone.");
+      "Waits until then, or for --timeout; either way, and also when this is interrupted, the "
+      "server stays evacuated until --undo.");
   command
       ->add_option("PS_SERVER", Of(command)->ps_server,
                    "The server's name, as `millrace members` prints it, or its data directory's id")
@@ -287,10 +288,9 @@ void CommandDeclaration::AddRebalance() {
   AddJobId(AddOfCluster(
       "rebalance",
       "Have shards of a running job move, so that ps servers hold as much as one another, as far "
-      "as "
-      "whole shards allow: to servers that came after it was placed, or that are evacuated no "
-      "more. "
-      "Training pauses for that and loses nothing. Prints what moves, and does not wait."));
+      "as whole shards allow: to servers that came after it was placed, or that were evacuated and "
+      "are not any more. Training pauses for that and loses nothing. Prints what moves, and does "
+      "not wait."));
 }
 
 void CommandDeclaration::AddExport() {

@@ -42,11 +42,18 @@ std::string EndedJobs(const EvacuatePsResponse& response) {
 std::string Outcome(const Flags& flags, const EvacuatePsResponse& response) {
   const std::string name = NameOf(flags, response);
   if (flags.undo) {
-    return absl::StrCat(name, response.was_evacuated() ? " gets shards again"
-                                                       : " was not evacuated: it gets shards");
+    if (!response.was_evacuated()) return absl::StrCat(name, " was not evacuated: it gets shards");
+    return absl::StrCat(name, " gets shards again; `millrace rebalance JOB_ID` moves some of a ",
+                        "running job there");
   }
   return absl::StrCat("no job that runs has shards on ", name, ", and none gets any there",
                       response.name().empty() ? "" : ": it can be stopped", EndedJobs(response));
+}
+
+// Of one who does not wait for it any more.
+std::string StillEvacuatedNote(const std::string& name) {
+  return absl::StrCat("the coordinator may have ", name,
+                      " evacuated all the same; `millrace evacuate --undo ", name, "` ends that");
 }
 
 nlohmann::ordered_json AsJson(const EvacuatePsResponse& response, bool evacuated) {
@@ -74,16 +81,18 @@ absl::StatusOr<ExitCode> RunEvacuate(const CommandContext& context) {
     if (response.jobs().empty()) return;
     *context.console.err << NameOf(flags, response) << " has " << Remaining(response) << std::endl;
   };
-  MILLRACE_ASSIGN_OR_RETURN(const EvacuatePsResponse response,
-                            flags.undo
-                                ? client->EvacuatePs(flags.ps_server, /*undo=*/true)
-                                : client->AwaitEvacuated(flags.ps_server, flags.timeout, tell));
+  const auto answer = flags.undo ? client->EvacuatePs(flags.ps_server, /*undo=*/true)
+                                 : client->AwaitEvacuated(flags.ps_server, flags.timeout, tell);
+  if (absl::IsCancelled(answer.status()) && !flags.undo) {
+    *context.console.err << StillEvacuatedNote(PrintableName(flags.ps_server)) << std::endl;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const EvacuatePsResponse response, answer);
   if (!flags.undo && !response.jobs().empty()) {
     return absl::DeadlineExceededError(absl::StrCat(
         NameOf(flags, response), " still has ", Remaining(response), " after ",
         absl::FormatDuration(flags.timeout),
-        "; it stays evacuated until `millrace evacuate --undo`, and shards leave when they can; ",
-        "`millrace why JOB_ID` says what a job waits for"));
+        "; it stays evacuated, and shards leave when they can, until `millrace evacuate --undo ",
+        NameOf(flags, response), "`; `millrace why JOB_ID` says what a job waits for"));
   }
   if (flags.json) {
     *context.console.out << JsonLine(AsJson(response, !flags.undo)) << std::flush;

@@ -12,7 +12,7 @@
 namespace millrace::client {
 namespace {
 
-std::string MovesText(const RebalanceJobResponse& response) {
+std::string MovesText(const std::string& job_id, const RebalanceJobResponse& response) {
   if (response.moves().empty()) {
     return "nothing moves: the ps servers hold as much as one another, as far as whole shards "
            "allow\n";
@@ -23,6 +23,8 @@ std::string MovesText(const RebalanceJobResponse& response) {
                     " to ", PrintableName(move.to()), " (", FormatCount(move.elements()),
                     " elements)\n");
   }
+  absl::StrAppend(&text, "`millrace watch ", PrintableName(job_id),
+                  "` tells when that is done, or why it cannot be\n");
   return text;
 }
 
@@ -44,7 +46,8 @@ absl::StatusOr<ExitCode> RunRebalance(const CommandContext& context) {
   MILLRACE_ASSIGN_OR_RETURN(const auto client, Connect(context));
   Interrupt::Action stop(context.interrupt, [&client] { client->Interrupt(); });
   MILLRACE_ASSIGN_OR_RETURN(const RebalanceJobResponse response, client->Rebalance(flags.job_id));
-  *context.console.out << (flags.json ? MovesJson(flags.job_id, response) : MovesText(response))
+  *context.console.out << (flags.json ? MovesJson(flags.job_id, response)
+                                      : MovesText(flags.job_id, response))
                        << std::flush;
   return ExitCode::kSucceeded;
 }

@@ -1,4 +1,4 @@
-// What a client asks for who wants a ps server to be left by all jobs.
+// Evacuates ps servers, as clients ask for it, and undoes that.
 #ifndef MILLRACE_COORDINATOR_JOBS_EVACUATION_H_
 #define MILLRACE_COORDINATOR_JOBS_EVACUATION_H_
 

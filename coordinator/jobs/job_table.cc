@@ -250,10 +250,15 @@ absl::StatusOr<RebalanceJobResponse> JobTable::Rebalance(const Job& job) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job '", job.id(), "' is ", JobState_Name(record.state()), "; must be RUNNING"));
   }
+  if (environment_.OpenPsServers().empty()) {
+    return absl::FailedPreconditionError(
+        "no ps server is there that could take shards: all are gone or evacuated; `millrace "
+        "members` lists them");
+  }
   RebalanceJobResponse response;
   const std::vector<ShardPlacement> shards(record.shards().begin(), record.shards().end());
   for (const ShardMove& move :
-       PlanBalance(environment_, shards, AvoidedServers(environment_.clock))) {
+       PlanRebalance(environment_, shards, AvoidedServers(environment_.clock))) {
     PlannedMove& planned = *response.add_moves();
     planned.set_shard(move.shard);
     planned.set_elements(ElementsOf(shards[move.shard]));

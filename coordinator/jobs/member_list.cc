@@ -18,8 +18,7 @@ namespace {
 class MemberLister {
  public:
   MemberLister(const RunnerEnvironment& environment, const std::vector<std::shared_ptr<Job>>& jobs)
-      : environment_(environment),
-        registry_(*environment.registry),
+      : registry_(*environment.registry),
         view_(registry_.View()),
         now_(environment.clock->Now()) {  // After what it is compared with.
     for (const auto& job : jobs) {
@@ -125,7 +124,6 @@ class MemberLister {
     });
   }
 
-  const RunnerEnvironment& environment_;
   const MemberRegistry& registry_;
   MembersView view_;
   const absl::Time now_;

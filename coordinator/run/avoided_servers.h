@@ -11,16 +11,19 @@
 #include "common/clock.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
-#include "coordinator/shards/remake_plan.h"
+#include "coordinator/shards/move_plan.h"
 
 namespace millrace::coordinator {
 
 // By their directories. Used by the runner's thread.
 class AvoidedServers {
  public:
-  // One without room for a shard is not asked again for this long, where there are others; and one
-  // that did not get on with it, or could not be called.
+  // One without room for a shard is not asked again for this long, where there are others;
   static constexpr absl::Duration kFull = absl::Seconds(10);
+  // one to which a copy has failed, be it for its source: longer than the first pause between
+  // tries;
+  static constexpr absl::Duration kCopyFailed = absl::Seconds(20);
+  // and one that did not get on with it, or could not be called.
   static constexpr absl::Duration kHangs = absl::Hours(12);
 
   // Not owned.

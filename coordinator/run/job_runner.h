@@ -57,7 +57,7 @@ class JobRunner {
   void RequestCheckpoint(CheckpointRequest request);
   // See Jobs.RebalanceJob.
   void Rebalance() {
-    attacher_.relocator().AskForBalance();
+    attacher_.relocator().AskForRebalance();
     inbox_.Wake();
   }
   // Whether steps are handed out, so that a checkpoint can be written now.

@@ -10,34 +10,17 @@
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::coordinator {
 namespace {
 
 // "ps-1, ps-2": where shards are that are to move.
-std::string ServersLeft(const ShardGroup& shards, const RunnerEnvironment& environment) {
+std::string EvacuatedServersOf(const ShardGroup& shards, const RunnerEnvironment& environment) {
   std::set<std::string> names;
   for (const ShardPlacement& placement : shards.placements()) {
     if (environment.IsEvacuated(placement.directory_id())) names.insert(placement.server());
   }
   return absl::StrJoin(names, ", ");
-}
-
-bool AreOfOneState(const ShardStatus& a, const ShardStatus& b) {
-  return a.epoch() == b.epoch() && a.version() == b.version() &&
-         google::protobuf::util::MessageDifferencer::Equals(a.applied(), b.applied());
-}
-
-// Synchronous shards that are all at one version have a cut in common once it is written. So one
-// that has moved, and has no other one, does not take the others back further than that.
-absl::Status CheckTogether(const ShardGroup::Statuses& statuses) {
-  for (const ShardStatus& shard : statuses) {
-    const bool holds = shard.held().watermark() > 0 || shard.held().above_size() > 0;
-    if (AreOfOneState(shard, statuses.front()) && !holds) continue;
-    return absl::AbortedError("its shards are not at one version");
-  }
-  return absl::OkStatus();
 }
 
 // It may be for want of memory that a server cannot take a shard.
@@ -47,28 +30,28 @@ bool IsFull(const absl::Status& status) {
 
 }  // namespace
 
-std::vector<ShardMove> PlanBalance(const RunnerEnvironment& environment,
-                                   absl::Span<const ShardPlacement> shards,
-                                   const AvoidedServers& avoided) {
+std::vector<ShardMove> PlanRebalance(const RunnerEnvironment& environment,
+                                     absl::Span<const ShardPlacement> shards,
+                                     const AvoidedServers& avoided) {
   return PlanMoves(
       shards,
       [&environment](const std::string& directory) { return environment.IsEvacuated(directory); },
       TargetServers(environment, avoided), /*rebalances=*/true);
 }
 
-bool Relocator::IsDue(const ShardGroup& shards) {
+bool Relocator::WantsToMove(const ShardGroup& shards) {
   // The record's generation is theirs by now, or a greater one.
   if (environment_.drop_strays) environment_.drop_strays(std::exchange(copies_in_vain_, {}));
   if (HaveToLeave(shards)) return true;
-  if (!balance_is_asked_ || environment_.clock->Now() < next_) return false;
-  const bool helps = !PlanBalance(environment_, shards.placements(), avoided_).empty();
-  if (!helps) balance_is_asked_ = false;
+  if (!rebalance_is_asked_ || environment_.clock->Now() < next_) return false;
+  const bool helps = !PlanRebalance(environment_, shards.placements(), avoided_).empty();
+  if (!helps) rebalance_is_asked_ = false;
   return helps;
 }
 
 bool Relocator::HaveToLeave(const ShardGroup& shards) {
   const bool any = environment_.evacuated != nullptr && !environment_.evacuated->empty();
-  if (!any || ServersLeft(shards, environment_).empty()) {
+  if (!any || EvacuatedServersOf(shards, environment_).empty()) {
     job_->SetMoveTrouble("");
     return false;
   }
@@ -80,14 +63,14 @@ bool Relocator::HaveToLeave(const ShardGroup& shards) {
   return !TargetServers(environment_, avoided_).empty();
 }
 
-std::string Relocator::Ask(const ShardGroup& shards) {
-  is_asked_ = true;
-  const std::string left = ServersLeft(shards, environment_);
-  return left.empty() ? "spreading the shards" : absl::StrCat("evacuating ", left);
+std::string Relocator::Begin(const ShardGroup& shards) {
+  begun_ = true;
+  const std::string left = EvacuatedServersOf(shards, environment_);
+  return left.empty() ? "rebalancing the shards" : absl::StrCat("evacuating ", left);
 }
 
 std::vector<ShardMove> Relocator::Plan(const ShardGroup& shards) const {
-  if (balance_is_asked_) return PlanBalance(environment_, shards.placements(), avoided_);
+  if (rebalance_is_asked_) return PlanRebalance(environment_, shards.placements(), avoided_);
   return PlanMoves(
       shards.placements(),
       [this](const std::string& directory) { return environment_.IsEvacuated(directory); },
@@ -96,15 +79,16 @@ std::vector<ShardMove> Relocator::Plan(const ShardGroup& shards) const {
 
 absl::StatusOr<bool> Relocator::Move(ShardGroup& shards, const ShardGroup::Statuses& statuses,
                                      uint64_t generation) {
-  if (!std::exchange(is_asked_, false) || job_->record().has_remake()) return false;
+  if (!std::exchange(begun_, false) || job_->record().has_remake()) return false;
   const std::vector<ShardMove> moves = Plan(shards);
-  balance_is_asked_ = false;  // Once, also where it is in vain.
+  const bool is_rebalance = EvacuatedServersOf(shards, environment_).empty();
+  rebalance_is_asked_ = false;  // Once, also where it is in vain.
   if (moves.empty()) return false;
   const absl::Time begin = environment_.clock->Now();
   const auto copies = Copy(shards, statuses, moves, generation);
   MILLRACE_RETURN_IF_ERROR(inbox_->interrupt());
   if (!copies.ok()) {
-    NoteVain(std::string(copies.status().message()));
+    NoteVain(std::string(copies.status().message()), is_rebalance);
     return true;  // A copy that is still under way is refused from the next generation on.
   }
   MILLRACE_RETURN_IF_ERROR(Settle(shards, moves, generation + 1));
@@ -124,6 +108,8 @@ absl::StatusOr<ShardGroup::Statuses> Relocator::Copy(ShardGroup& shards,
                                                      const ShardGroup::Statuses& statuses,
                                                      absl::Span<const ShardMove> moves,
                                                      uint64_t generation) {
+  // Synchronous shards that are all at one version have a cut in common once it is written. So one
+  // that has moved, and has no other one, does not take the others back further than that.
   if (Replicas(job_->spec()) > 0) {
     MILLRACE_RETURN_IF_ERROR(CheckTogether(statuses));
     job_->SetStalled("all shards to write a cut, so that some can move", environment_.clock->Now());
@@ -143,7 +129,7 @@ absl::StatusOr<ShardGroup::Statuses> Relocator::Copy(ShardGroup& shards,
       return move.shard == shards.failed_shard();
     });
     avoided_.Avoid(failed->to.directory_id,
-                   IsFull(copies.status()) ? AvoidedServers::kFull : 2 * AvoidedServers::kFull);
+                   IsFull(copies.status()) ? AvoidedServers::kFull : AvoidedServers::kCopyFailed);
     return copies.status();
   }
   for (size_t i = 0; i < moves.size(); ++i) {
@@ -173,8 +159,12 @@ absl::Status Relocator::Settle(const ShardGroup& shards, absl::Span<const ShardM
 }
 
 // The job stands still for each try, so they come more and more rarely.
-void Relocator::NoteVain(const std::string& why) {
+void Relocator::NoteVain(const std::string& why, bool is_rebalance) {
   next_ = environment_.clock->Now() + pause_.Next();
+  if (is_rebalance) {
+    return job_->AppendNotice(absl::StrCat("shards stay where they are, until `millrace rebalance ",
+                                           job_->id(), "` once more: ", why));
+  }
   const bool is_news = Tell(why);
   LOG_IF(WARNING, !is_news) << job_->id() << ": shards stay where they are: " << OneLine(why);
 }

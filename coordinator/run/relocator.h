@@ -19,7 +19,7 @@
 #include "coordinator/run/reporter.h"
 #include "coordinator/run/runner_environment.h"
 #include "coordinator/run/runner_inbox.h"
-#include "coordinator/shards/remake_plan.h"
+#include "coordinator/shards/move_plan.h"
 #include "coordinator/shards/shard_group.h"
 
 namespace millrace::coordinator {
@@ -31,7 +31,7 @@ namespace millrace::coordinator {
 // the job goes on where it was, and the copies count for nothing. So a server has a shard at a
 // generation that is above that of every record which does not place it there: calls to drop what
 // is not placed there, however late, take no shard that is. Used by the runner's thread, but for
-// AskForBalance.
+// AskForRebalance.
 class Relocator {
  public:
   // None is owned.
@@ -42,24 +42,25 @@ class Relocator {
         reporter_(reporter),
         avoided_(environment->clock) {}
 
-  // From any thread: shards are to move, once, so that servers hold as much as one another.
-  void AskForBalance() { balance_is_asked_ = true; }
+  // From any thread: shards are to move, so that servers hold as much as one another. Tried once.
+  void AskForRebalance() { rebalance_is_asked_ = true; }
 
-  // Whether the job should come to rest: shards are on servers that are evacuated, and may go to
-  // others, or are to be spread better; and if that was tried in vain, some time ago.
-  bool IsDue(const ShardGroup& shards);
+  // Whether the job should come to rest: shards may leave servers that are evacuated, or a
+  // rebalance is asked for and helps; not during the pause after a try that failed. Where shards
+  // cannot leave it tells why; and it has the copies of a try that failed dropped.
+  bool WantsToMove(const ShardGroup& shards);
 
-  // The job rests, and its shards are to be attached. Returns why, for people.
-  std::string Ask(const ShardGroup& shards);
+  // The job rests: the next Move is to move shards. Returns why it rests, for people.
+  std::string Begin(const ShardGroup& shards);
 
-  // All shards have answered under `generation`, which no worker has been told of. If that was
-  // asked for, moves those that are to move. True: the shards are to be attached again, under
-  // another generation, and where their places have changed the record says so; the group is of no
-  // more use. Blocks while shards are copied. Otherwise what the run must end with.
+  // All shards have answered under `generation`, which no worker has been told of. After Begin,
+  // moves those that are to move. True: the shards are to be attached again, under another
+  // generation, and where their places have changed the record says so; the group is of no more
+  // use. Blocks while shards are copied. Otherwise what the run must end with.
   absl::StatusOr<bool> Move(ShardGroup& shards, const ShardGroup::Statuses& statuses,
                             uint64_t generation);
   // Nothing is to move now: the shards are not as they were.
-  void Forget() { is_asked_ = false; }
+  void Forget() { begun_ = false; }
 
   // "shard 1 moved from ps-2 to ps-0": what the last Move did. Empty: nothing since the last call.
   std::string TakeHow() { return std::exchange(how_, ""); }
@@ -72,7 +73,7 @@ class Relocator {
                                             absl::Span<const ShardMove> moves, uint64_t generation);
   absl::Status Settle(const ShardGroup& shards, absl::Span<const ShardMove> moves,
                       uint64_t generation);
-  void NoteVain(const std::string& why);
+  void NoteVain(const std::string& why, bool is_rebalance);
   bool Tell(const std::string& why);
 
   Job* const job_;
@@ -81,8 +82,8 @@ class Relocator {
   Reporter* const reporter_;
 
   AvoidedServers avoided_;  // Without room, or that hang.
-  std::atomic<bool> balance_is_asked_{false};
-  bool is_asked_ = false;
+  std::atomic<bool> rebalance_is_asked_{false};
+  bool begun_ = false;
   std::string how_;
   std::vector<StrayShard> copies_in_vain_;
   Backoff pause_{absl::Seconds(5), absl::Minutes(2)};
@@ -90,9 +91,9 @@ class Relocator {
 };
 
 // What moves where servers are to hold as much as one another.
-std::vector<ShardMove> PlanBalance(const RunnerEnvironment& environment,
-                                   absl::Span<const ShardPlacement> shards,
-                                   const AvoidedServers& avoided);
+std::vector<ShardMove> PlanRebalance(const RunnerEnvironment& environment,
+                                     absl::Span<const ShardPlacement> shards,
+                                     const AvoidedServers& avoided);
 
 }  // namespace millrace::coordinator
 

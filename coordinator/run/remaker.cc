@@ -132,8 +132,9 @@ absl::StatusOr<bool> Remaker::ReplaceFailed(ShardGroup& shards, const absl::Stat
   if (is_full || hangs) {
     avoided_.Avoid(placement.directory_id(),
                    is_full ? AvoidedServers::kFull : AvoidedServers::kHangs);
-    if (TargetServers(environment_, avoided_).empty())
+    if (TargetServers(environment_, avoided_).empty()) {
       return hangs ? WaitForHanging(status) : false;
+    }
     losses.moves[failed] = true;
     return MakeAgain(shards, std::move(losses));
   }

@@ -300,7 +300,7 @@ absl::StatusOr<Trainer::Next> Trainer::PassBarrier(const Dispatcher::Progress& p
 // Whether shards are to move, and an evaluation or a checkpoint, which would be given up for that,
 // is not under way; a checkpoint that takes long does not keep a server from being evacuated.
 bool Trainer::MayRest(const ShardGroup& shards, const Evaluator& evaluator) {
-  if (!relocator_.IsDue(shards)) {
+  if (!relocator_.WantsToMove(shards)) {
     rest_wanted_since_.reset();
     return false;
   }
@@ -324,7 +324,7 @@ absl::StatusOr<Trainer::Next> Trainer::LeaveServers(ShardGroup& shards) {
   if (!statuses.ok()) return AfterError(statuses.status(), shards);
   const BarrierCheck check = CheckBarrier(*statuses, barrier_);
   if (check.state != BarrierState::kReached) return AfterCheck(check, shards);
-  return Detach(relocator_.Ask(shards));
+  return Detach(relocator_.Begin(shards));
 }
 
 absl::StatusOr<Trainer::Next> Trainer::FlushTheEnd(ShardGroup& shards) {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/retry.h"
 #include "glog/logging.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace millrace::coordinator {
 namespace {
@@ -153,6 +154,20 @@ BarrierCheck CheckBarrier(absl::Span<const ShardStatus> shards, uint64_t barrier
   return worst;
 }
 
+bool AreOfOneState(const ShardStatus& a, const ShardStatus& b) {
+  return a.epoch() == b.epoch() && a.version() == b.version() &&
+         google::protobuf::util::MessageDifferencer::Equals(a.applied(), b.applied());
+}
+
+absl::Status CheckTogether(absl::Span<const ShardStatus> shards) {
+  for (const ShardStatus& shard : shards) {
+    const bool holds = shard.held().watermark() > 0 || shard.held().above_size() > 0;
+    if (AreOfOneState(shard, shards.front()) && !holds) continue;
+    return absl::AbortedError("its shards are not at one version");
+  }
+  return absl::OkStatus();
+}
+
 uint64_t CountLost(const AppliedSet& before, const AppliedSet& after) {
   return before.size() - AppliedSet::Intersection(before, after).size();
 }
@@ -165,8 +180,6 @@ std::string DescribeOrigin(const ShardStatus& shard) {
       return absl::StrCat("from its cut of version ", shard.version());
     case ShardStatus::INITIAL_VALUES:
       return "from its initial values";
-    case ShardStatus::COPY:
-      return "as its server had it before";
     case ShardStatus::CHECKPOINT:
       return "from its checkpoint";
     default:

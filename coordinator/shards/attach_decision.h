@@ -72,6 +72,11 @@ struct BarrierCheck {
 };
 BarrierCheck CheckBarrier(absl::Span<const ShardStatus> shards, uint64_t barrier);
 
+// Whether they are of one epoch and version, with the same steps.
+bool AreOfOneState(const ShardStatus& a, const ShardStatus& b);
+// ABORTED: not all shards are of one state, or one of them holds contributions.
+absl::Status CheckTogether(absl::Span<const ShardStatus> shards);
+
 // How many steps of `before` are not in `after`.
 uint64_t CountLost(const AppliedSet& before, const AppliedSet& after);
 

@@ -161,6 +161,26 @@ TEST(AttachDecisionTest, BarrierIsReachedWhenExactlyTheStepsBeforeItAreApplied) 
   EXPECT_EQ(check.state, BarrierState::kMissing);
 }
 
+TEST(AttachDecisionTest, ShardsAreTogetherInOneStateWithoutContributions) {
+  std::vector<ShardStatus> shards = Make({{1, 9}, {1, 9}});
+  for (ShardStatus& shard : shards) shard.mutable_applied()->set_watermark(18);
+  EXPECT_TRUE(CheckTogether(shards).ok());
+  const auto check_with = [&shards](const auto& change) {
+    std::vector<ShardStatus> changed = shards;
+    change(changed[1]);
+    return CheckTogether(changed).code();
+  };
+  EXPECT_EQ(check_with([](ShardStatus& shard) { shard.set_epoch(2); }), absl::StatusCode::kAborted);
+  EXPECT_EQ(check_with([](ShardStatus& shard) { shard.set_version(8); }),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(check_with([](ShardStatus& shard) { shard.mutable_applied()->add_above(20); }),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(check_with([](ShardStatus& shard) { shard.mutable_held()->add_above(18); }),
+            absl::StatusCode::kAborted);
+  shards[0].mutable_held()->set_watermark(1);
+  EXPECT_FALSE(CheckTogether(shards).ok());
+}
+
 TEST(AttachDecisionTest, LostStepsAreThoseThatWereThereBefore) {
   AppliedSet before;
   for (uint64_t step : {0, 1, 2, 5}) before.Insert(step);

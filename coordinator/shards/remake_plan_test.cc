@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<ShardPlacement> ShardsOn(const std::vector<std::string>& directories) {
+std::vector<ShardPlacement> ShardsIn(const std::vector<std::string>& directories) {
   std::vector<ShardPlacement> shards;
   for (const std::string& directory : directories) {
     shards.emplace_back().set_directory_id(directory);
@@ -43,7 +43,7 @@ const std::vector<TargetServer> kTwoServers = {{"d0", "ps-0", "a:1", 100},
                                                {"d9", "ps-9", "a:2", 0}};
 
 TEST(RemakePlanTest, OnlyWhatIsLostIsMadeAgainAndMovesWhereLeastIsHeld) {
-  const auto shards = PlaceAgain(ShardsOn({"d0", "d1", "d2"}), {false, true, true},
+  const auto shards = PlaceAgain(ShardsIn({"d0", "d1", "d2"}), {false, true, true},
                                  {false, true, true}, Checkpoint(17), kTwoServers);
   EXPECT_THAT(Describe(shards), ElementsAre("d0", "d9:drop@17", "d9:drop@17"));
   EXPECT_EQ(shards[1].server(), "ps-9");
@@ -53,14 +53,14 @@ TEST(RemakePlanTest, OnlyWhatIsLostIsMadeAgainAndMovesWhereLeastIsHeld) {
 
 TEST(RemakePlanTest, WhatIsMadeAgainWithoutALossStaysWhereItIs) {
   const auto shards =
-      PlaceAgain(ShardsOn({"d0", "d1"}), {true, true}, {false, true}, Checkpoint(17), kTwoServers);
+      PlaceAgain(ShardsIn({"d0", "d1"}), {true, true}, {false, true}, Checkpoint(17), kTwoServers);
   EXPECT_THAT(Describe(shards), ElementsAre("d0:drop@17", "d9:drop@17"));
   EXPECT_EQ(DescribeRemade(shards), "all shards");
 }
 
 // What was made from one checkpoint must not stay beside what comes from another one.
 TEST(RemakePlanTest, WhatWasToBeMadeBeforeIsDroppedAndMadeFromTheSameCheckpoint) {
-  auto shards = ShardsOn({"d0", "d1", "d2"});
+  auto shards = ShardsIn({"d0", "d1", "d2"});
   shards[1].set_making(ShardPlacement::TO_BE_MADE);
   *shards[1].mutable_restore() = Checkpoint(18);
   shards =
@@ -70,7 +70,7 @@ TEST(RemakePlanTest, WhatWasToBeMadeBeforeIsDroppedAndMadeFromTheSameCheckpoint)
 
 // Reading it once more would take as long, and bring the same.
 TEST(RemakePlanTest, WhatIsBeingMadeOfTheSameCheckpointIsLeftAlone) {
-  auto shards = ShardsOn({"d0", "d1", "d2"});
+  auto shards = ShardsIn({"d0", "d1", "d2"});
   for (ShardPlacement& shard : shards) {
     shard.set_making(ShardPlacement::TO_BE_MADE);
     *shard.mutable_restore() = Checkpoint(17);
@@ -78,47 +78,6 @@ TEST(RemakePlanTest, WhatIsBeingMadeOfTheSameCheckpointIsLeftAlone) {
   shards =
       PlaceAgain(shards, {true, true, true}, {false, false, true}, Checkpoint(17), kTwoServers);
   EXPECT_THAT(Describe(shards), ElementsAre("d0:make@17", "d1:make@17", "d9:drop@17"));
-}
-
-// "0>d1" of each shard that moves.
-std::vector<std::string> Describe(const std::vector<ShardMove>& moves) {
-  std::vector<std::string> all;
-  for (const ShardMove& move : moves) {
-    all.push_back(absl::StrCat(move.shard, ">", move.to.directory_id));
-  }
-  return all;
-}
-
-std::vector<ShardMove> MovesFrom(const std::string& left, const std::vector<ShardPlacement>& shards,
-                                 const std::vector<TargetServer>& servers, bool rebalances) {
-  return PlanMoves(
-      shards, [&left](const std::string& directory) { return directory == left; }, servers,
-      rebalances);
-}
-
-TEST(MovePlanTest, ShardsLeaveForThoseThatHoldLeast) {
-  const auto shards = ShardsOn({"d1", "d0", "d1", "d1"});
-  const std::vector<TargetServer> servers = {{"d0", "ps-0", "a:1", 10}, {"d2", "ps-2", "a:2", 0}};
-  EXPECT_THAT(Describe(MovesFrom("d1", shards, servers, false)),
-              ElementsAre("0>d2", "2>d0", "3>d2"));
-  EXPECT_THAT(MovesFrom("d1", shards, {}, true), ElementsAre());
-  EXPECT_THAT(MovesFrom("d7", shards, servers, false), ElementsAre());
-}
-
-TEST(MovePlanTest, ServersAreBalancedAsFarAsThatHelps) {
-  const auto shards = ShardsOn({"d0", "d0", "d0", "d0", "d1"});
-  const std::vector<TargetServer> servers = {
-      {"d0", "ps-0", "a:0", 40}, {"d1", "ps-1", "a:1", 10}, {"d2", "ps-2", "a:2", 0}};
-  EXPECT_THAT(Describe(MovesFrom("", shards, servers, true)), ElementsAre("0>d2", "1>d1"))
-      << "20, 20 and 10 then: another move would only change who holds how much";
-  EXPECT_THAT(Describe(MovesFrom("d1", shards, {servers[0], servers[2]}, true)),
-              ElementsAre("4>d2", "0>d2"));
-}
-
-TEST(MovePlanTest, WhatOtherJobsHoldCounts) {
-  const auto shards = ShardsOn({"d0", "d0"});
-  EXPECT_THAT(MovesFrom("", shards, {{"d0", "ps-0", "a:0", 20}, {"d1", "ps-1", "a:1", 15}}, true),
-              ElementsAre());
 }
 
 }  // namespace

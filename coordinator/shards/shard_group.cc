@@ -344,6 +344,17 @@ absl::Status ShardGroup::ApplyVersion(const ApplyVersionRequest& request, const 
       .status();
 }
 
+CopyShardRequest ShardGroup::CopyRequest(uint64_t generation, const ShardMove& move) const {
+  CopyShardRequest request;
+  Address(job_id_, move.shard, request);
+  request.set_generation(generation + 1);
+  request.set_source_generation(generation);
+  request.set_directory_id(move.to.directory_id);
+  request.set_source_address(placements()[move.shard].address());
+  request.set_source_directory_id(placements()[move.shard].directory_id());
+  return request;
+}
+
 // A copy that is given up, since a server went or takes too long, is refused from the job's next
 // generation on.
 absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
@@ -353,22 +364,15 @@ absl::StatusOr<ShardGroup::Statuses> ShardGroup::Copy(uint64_t generation,
   const bool cancelled = !under_way_.Add(round);
   std::vector<std::unique_ptr<ParameterServerAdmin::Stub>> stubs;
   for (size_t i = 0; i < moves.size(); ++i) {
-    const auto& [shard, to] = moves[i];
-    CopyShardRequest& request = round->requests[i];
-    Address(job_id_, shard, request);
-    request.set_generation(generation + 1);
-    request.set_source_generation(generation);
-    request.set_directory_id(to.directory_id);
-    request.set_source_address(placements()[shard].address());
-    request.set_source_directory_id(placements()[shard].directory_id());
+    round->requests[i] = CopyRequest(generation, moves[i]);
     if (cancelled) {
       round->Done(i, grpc::Status(grpc::StatusCode::CANCELLED, "the job ends"));
       continue;
     }
-    stubs.push_back(ParameterServerAdmin::NewStub(CreateChannel(to.address)));
+    stubs.push_back(ParameterServerAdmin::NewStub(CreateChannel(moves[i].to.address)));
     stubs.back()->async()->CopyShard(
-        round->context(i), &request, &round->responses[i],
-        [this, calls = round.get(), i, number = shard](grpc::Status status) {
+        round->context(i), &round->requests[i], &round->responses[i],
+        [this, calls = round.get(), i, number = moves[i].shard](grpc::Status status) {
           if (status.ok()) status = CheckAnswer(number, calls->responses[i]);
           calls->Done(i, status);
         });

@@ -18,8 +18,8 @@
 #include "coordinator/journal/job_record.pb.h"
 #include "coordinator/membership/member_registry.h"
 #include "coordinator/shards/call_round.h"
+#include "coordinator/shards/move_plan.h"
 #include "coordinator/shards/open_rounds.h"
-#include "coordinator/shards/remake_plan.h"
 #include "coordinator/shards/shard_making.h"
 #include "coordinator/shards/shard_servers.h"
 #include "protos/job.pb.h"
@@ -142,6 +142,8 @@ class ShardGroup final : public CheckpointShards {
   struct Round;
   using Wanted = std::function<bool(uint32_t shard)>;
   enum class IfOneFails { kGoOn, kCancelOthers };
+
+  CopyShardRequest CopyRequest(uint64_t generation, const ShardMove& move) const;
 
   // Begins a call to each shard that is wanted, with the request that `make` fills; the job and the
   // shard are in it. The others' answers are OK, and empty.

@@ -12,7 +12,7 @@ namespace {
 
 // Makes a shard of any size, in memory. Retention relies on it: see kSettling there.
 constexpr absl::Duration kMakePatience = absl::Minutes(5);
-// Takes a shard of any size from a server that answers at once, but for its bytes.
+// What a copy may take beside its bytes.
 constexpr absl::Duration kCopyPatience = absl::Seconds(30);
 // One that is read from files, perhaps a network's, may take as long as that takes with so many
 // bytes a second.

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/store/held_source.h"
+#include "ps/store/fake_source.h"
 #include "ps/store/shard_checkpoint_fixture.h"
 
 namespace millrace::ps {
@@ -50,7 +50,7 @@ class ShardCopyingTest : public ShardCheckpointTest {
     Open("b");
   }
 
-  HeldSource Source() const { return HeldSource(snapshot_, state_); }
+  FakeSource Source() const { return FakeSource(snapshot_, state_); }
 
   // A store with memory for one such shard, and not for two.
   void OpenWithRoomForOne(const std::string& name) {
@@ -88,7 +88,7 @@ class ShardCopyingTest : public ShardCheckpointTest {
 };
 
 TEST_F(ShardCopyingTest, CopyIsWhatTheShardIs) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   const auto status = store_->Copy(CopyAt(5), source);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->generation(), 5u);
@@ -104,7 +104,7 @@ TEST_F(ShardCopyingTest, CopyIsWhatTheShardIs) {
 
 // There is no arena here: as after the machine's restart.
 TEST_F(ShardCopyingTest, CopyIsOnTheDiskFromTheFirst) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   Open("b");
   const ShardStatus status = Find()->Status();
@@ -120,7 +120,7 @@ TEST_F(ShardCopyingTest, CopyIsOnTheDiskFromTheFirst) {
 
 // It may have applied steps after its first cut.
 TEST_F(ShardCopyingTest, CopyIsClosedAfterACrashUntilItsGenerationGrows) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   EXPECT_EQ(PushAt(5, 2).code(), 0);
   Open("b");
@@ -134,13 +134,13 @@ TEST_F(ShardCopyingTest, CopyIsClosedAfterACrashUntilItsGenerationGrows) {
 }
 
 TEST_F(ShardCopyingTest, CopyThatIsClosedIsNotTakenForAWholeOne) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   ASSERT_EQ(PushAt(5, 2).code(), 0);
   Open("b");
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(source.opened(), 1);
-  HeldSource next = Source();
+  FakeSource next = Source();
   const auto status = store_->Copy(CopyAt(7), next);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->generation(), 7u);
@@ -149,7 +149,7 @@ TEST_F(ShardCopyingTest, CopyThatIsClosedIsNotTakenForAWholeOne) {
 }
 
 TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsDamagedDoesNotBeginAnew) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   store_.reset();
   const auto cuts = CutFiles("b");
@@ -160,7 +160,7 @@ TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsDamagedDoesNotBeginAnew) {
 }
 
 TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsCutOffIsLostAndCanBeCopiedAgain) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   store_.reset();
   const auto cuts = CutFiles("b");
@@ -168,14 +168,14 @@ TEST_F(ShardCopyingTest, CopyWhoseOnlyCutIsCutOffIsLostAndCanBeCopiedAgain) {
   std::filesystem::resize_file(cuts[0], std::filesystem::file_size(cuts[0]) / 2);
   Open("b");
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
-  HeldSource next = Source();
+  FakeSource next = Source();
   const auto status = store_->Copy(CopyAt(6), next);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(AllArrays(1), arrays_);
 }
 
 TEST_F(ShardCopyingTest, RepeatedCallFindsItsCopyAndAsksNobody) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(1), source).ok());
   PushOnes(2);
   const auto status = store_->Copy(CopyAt(1), source);
@@ -188,7 +188,7 @@ TEST_F(ShardCopyingTest, WhatIsHereAtAnOlderGenerationGoesFirst) {
   Create(job_.Shards(1));
   PushOnes(0);
   ASSERT_TRUE(store_->Flush("job", 0, 1).ok());
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   EXPECT_EQ(AllArrays(1), arrays_);
   EXPECT_THAT(CutFiles("b"), SizeIs(1));
@@ -202,7 +202,7 @@ TEST_F(ShardCopyingTest, WhatIsDamagedHereGoesFirst) {
   for (const auto& cut : CutFiles("b")) std::filesystem::resize_file(cut, 10);
   Open("b");
   ASSERT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kDataLoss);
-  HeldSource source = Source();
+  FakeSource source = Source();
   const auto status = store_->Copy(CopyAt(5), source);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(AllArrays(1), arrays_);
@@ -218,7 +218,7 @@ TEST_F(ShardCopyingTest, WhatOnlyTheDiskHasGoesFirst) {
   ASSERT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
   ASSERT_THAT(CutFiles("b"), SizeIs(1));
   clock_.Advance(absl::Minutes(1));  // It tries its disk again.
-  HeldSource source = Source();
+  FakeSource source = Source();
   const auto status = store_->Copy(CopyAt(5), source);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(AllArrays(1), arrays_);
@@ -232,7 +232,7 @@ TEST_F(ShardCopyingTest, WhatOnlyTheDiskHasGoesFirst) {
 TEST_F(ShardCopyingTest, CopyHasTheMemoryOfWhatWasHereBefore) {
   OpenWithRoomForOne("b");
   Create(job_.Shards(1));
-  HeldSource source = Source();
+  FakeSource source = Source();
   const auto status = store_->Copy(CopyAt(5), source);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(AllArrays(1), arrays_);
@@ -241,20 +241,20 @@ TEST_F(ShardCopyingTest, CopyHasTheMemoryOfWhatWasHereBefore) {
 TEST_F(ShardCopyingTest, CopyDoesNotTakeTheMemoryOfOthers) {
   OpenWithRoomForOne("b");
   ASSERT_TRUE(store_->Create(SpecOfAnotherJob(), 1).ok());
-  HeldSource source = Source();
+  FakeSource source = Source();
   const absl::Status status = store_->Copy(CopyAt(5), source).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("not enough memory"));
   EXPECT_EQ(source.arrays_read(), 0u);
   ExpectNothingThere();
   ASSERT_TRUE(store_->Drop("other", 0, 1).ok());
-  HeldSource next = Source();
+  FakeSource next = Source();
   EXPECT_TRUE(store_->Copy(CopyAt(5), next).ok());
 }
 
 TEST_F(ShardCopyingTest, CallThatASecondOneOvertakesFindsItsCopy) {
-  HeldSource first = Source();
-  HeldSource second = Source();
+  FakeSource first = Source();
+  FakeSource second = Source();
   first.set_on_open([&] { EXPECT_TRUE(store_->Copy(CopyAt(5), second).ok()); });
   const auto status = store_->Copy(CopyAt(5), first);
   ASSERT_TRUE(status.ok()) << status.status();
@@ -265,7 +265,7 @@ TEST_F(ShardCopyingTest, CallThatASecondOneOvertakesFindsItsCopy) {
 TEST_F(ShardCopyingTest, WhatIsHereAtANewerGenerationStays) {
   Create(job_.Shards(1));
   ASSERT_TRUE(store_->SetGeneration("job", 0, 6).ok());
-  HeldSource source = Source();
+  FakeSource source = Source();
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(source.opened(), 0);
   EXPECT_EQ(Find()->Status().version(), 0u);
@@ -273,20 +273,20 @@ TEST_F(ShardCopyingTest, WhatIsHereAtANewerGenerationStays) {
 
 TEST_F(ShardCopyingTest, NothingStaysOfWhatCouldNotBeRead) {
   for (const char* const failing : {"open", "array", "close"}) {
-    HeldSource source = Source();
+    FakeSource source = Source();
     source.FailAt(failing);
     EXPECT_FALSE(store_->Copy(CopyAt(5), source).ok()) << failing;
     EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
     EXPECT_THAT(CutFiles("b"), IsEmpty());
   }
-  HeldSource source = Source();
+  FakeSource source = Source();
   EXPECT_TRUE(store_->Copy(CopyAt(5), source).ok()) << "and the next one is made";
 }
 
 TEST_F(ShardCopyingTest, WhatCouldNotBeReadTakesNoMemory) {
   OpenWithRoomForOne("b");
   for (const char* const failing : {"open", "array", "close"}) {
-    HeldSource source = Source();
+    FakeSource source = Source();
     source.FailAt(failing);
     ASSERT_FALSE(store_->Copy(CopyAt(5), source).ok()) << failing;
     const auto other = store_->Create(SpecOfAnotherJob(), 1);
@@ -298,7 +298,7 @@ TEST_F(ShardCopyingTest, WhatCouldNotBeReadTakesNoMemory) {
 // The caller is told what the other server said.
 TEST_F(ShardCopyingTest, ErrorsOfTheSourceArePassedOn) {
   const auto error = [this](const std::string& failing) {
-    HeldSource source = Source();
+    FakeSource source = Source();
     source.FailAt(failing);
     return store_->Copy(CopyAt(5), source).status();
   };
@@ -309,38 +309,40 @@ TEST_F(ShardCopyingTest, ErrorsOfTheSourceArePassedOn) {
 
 TEST_F(ShardCopyingTest, StepsThatTheJobDoesNotHaveAreRefused) {
   const uint64_t total = snapshot_.spec().total_steps();
-  HeldSource beyond = Source();
+  FakeSource beyond = Source();
   beyond.snapshot().mutable_applied()->add_above(total);
   const absl::Status status = store_->Copy(CopyAt(5), beyond).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(status.ToString(), HasSubstr("it has step 1000000 of a job with 1000000 steps"));
+  EXPECT_THAT(
+      status.ToString(),
+      HasSubstr("what came of shard 0 of job 'job' has step 1000000 of a job with 1000000 steps"));
   EXPECT_EQ(beyond.arrays_read(), 0u);
-  HeldSource unordered = Source();
+  FakeSource unordered = Source();
   unordered.snapshot().mutable_applied()->add_above(1);
   EXPECT_EQ(store_->Copy(CopyAt(5), unordered).status().code(), absl::StatusCode::kDataLoss);
   ExpectNothingThere();
-  HeldSource last = Source();
+  FakeSource last = Source();
   last.snapshot().mutable_applied()->add_above(total - 1);
   EXPECT_TRUE(store_->Copy(CopyAt(5), last).ok());
 }
 
 TEST_F(ShardCopyingTest, WhatMakesNoSenseIsRefused) {
-  HeldSource other = Source();
+  FakeSource other = Source();
   other.snapshot().mutable_spec()->set_shard(1);
   EXPECT_THAT(store_->Copy(CopyAt(5), other).status().ToString(),
               HasSubstr("what came is shard 1 of job 'job' instead of shard 0"));
-  HeldSource beyond = Source();
+  FakeSource beyond = Source();
   beyond.snapshot().mutable_applied()->set_watermark(snapshot_.spec().total_steps() + 1);
   beyond.snapshot().mutable_applied()->clear_above();
   EXPECT_EQ(store_->Copy(CopyAt(5), beyond).status().code(), absl::StatusCode::kDataLoss);
-  HeldSource unknown = Source();
+  FakeSource unknown = Source();
   unknown.snapshot().mutable_spec()->clear_slices();
   EXPECT_EQ(store_->Copy(CopyAt(5), unknown).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(ShardCopyingTest, CopyThatIsDroppedMeanwhileIsNone) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   before_cut_ = [this] { EXPECT_TRUE(store_->Drop("job", 0, 5).ok()); };
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->shards().Find("job", 0).status().code(), absl::StatusCode::kNotFound);
@@ -348,7 +350,7 @@ TEST_F(ShardCopyingTest, CopyThatIsDroppedMeanwhileIsNone) {
 
 TEST_F(ShardCopyingTest, CopyThatIsDroppedIsReadNoFurther) {
   OpenWithRoomForOne("b");
-  HeldSource source = Source();
+  FakeSource source = Source();
   source.set_on_array([this] { EXPECT_TRUE(store_->Drop("job", 0, 5).ok()); });
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(source.arrays_read(), 1u);
@@ -358,8 +360,8 @@ TEST_F(ShardCopyingTest, CopyThatIsDroppedIsReadNoFurther) {
 }
 
 TEST_F(ShardCopyingTest, CallOfAnOlderGenerationIsRefusedWhileACopyIsMade) {
-  HeldSource source = Source();
-  HeldSource older = Source();
+  FakeSource source = Source();
+  FakeSource older = Source();
   source.set_on_array([&] {
     EXPECT_EQ(store_->Copy(CopyAt(4), older, absl::ZeroDuration()).status().code(),
               absl::StatusCode::kFailedPrecondition);
@@ -371,14 +373,14 @@ TEST_F(ShardCopyingTest, CallOfAnOlderGenerationIsRefusedWhileACopyIsMade) {
 
 TEST_F(ShardCopyingTest, StoreThatIsClosedAsksNobody) {
   store_->Close();
-  HeldSource source = Source();
+  FakeSource source = Source();
   EXPECT_EQ(store_->Copy(CopyAt(5), source).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(source.opened(), 0);
 }
 
 // A call to drop what was here before, which comes late.
 TEST_F(ShardCopyingTest, CopyIsNotDroppedByACallOfTheGenerationBefore) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   before_cut_ = [this] { store_->Drop("job", 0, 4).IgnoreError(); };
   ASSERT_TRUE(store_->Copy(CopyAt(5), source).ok());
   EXPECT_EQ(store_->Drop("job", 0, 4).code(), absl::StatusCode::kFailedPrecondition);
@@ -386,7 +388,7 @@ TEST_F(ShardCopyingTest, CopyIsNotDroppedByACallOfTheGenerationBefore) {
 }
 
 TEST_F(ShardCopyingTest, TrainingGoesOnWithTheSameBits) {
-  HeldSource source = Source();
+  FakeSource source = Source();
   ASSERT_TRUE(store_->Copy(CopyAt(1), source).ok());
   Push(2, kCopiedElements, 1);
   const auto copied = AllArrays(1);

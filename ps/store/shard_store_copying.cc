@@ -22,7 +22,8 @@ absl::Status CheckSteps(const ShardPlan& plan, const AppliedSet& applied) {
       applied.above().empty() ? applied.watermark() : *applied.above().rbegin() + 1;
   if (end <= plan.spec.total_steps()) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("it has step ", end - 1, " of a job with ", plan.spec.total_steps(), " steps"));
+      absl::StrCat("what came of ", ShardName(plan.spec.job_id(), plan.spec.shard()), " has step ",
+                   end - 1, " of a job with ", plan.spec.total_steps(), " steps"));
 }
 
 absl::StatusOr<ShardContents> ReadContents(const ShardPlan& plan, const ShardSnapshot& snapshot,
@@ -72,7 +73,7 @@ absl::StatusOr<ShardStatus> ShardStore::Copy(const CopyShardRequest& request, Sh
                                             " instead of ", ShardName(key.first, key.second)));
   }
   MILLRACE_ASSIGN_OR_RETURN(ShardPlan plan, PlanShard(spec));
-  // Another call may have made it meanwhile; and again, until this one makes it.
+  // Another call may have made it while this one waited for the source, or for its turn below.
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> overtaken, FindCopy(key, generation));
   if (overtaken != nullptr) return overtaken->Status();
   MILLRACE_RETURN_IF_ERROR(DropOlder(key, request, deadline));
@@ -81,8 +82,8 @@ absl::StatusOr<ShardStatus> ShardStore::Copy(const CopyShardRequest& request, Sh
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Shard> there, FindCopy(key, generation));
   if (there != nullptr) return there->Status();
   if (!absl::IsNotFound(shards_.Find(key.first, key.second).status())) {
-    return absl::AbortedError(
-        absl::StrCat(ShardName(key.first, key.second), " was made otherwise meanwhile"));
+    return absl::AbortedError(absl::StrCat(ShardName(key.first, key.second),
+                                           " was made by another call meanwhile; ask again"));
   }
   MILLRACE_RETURN_IF_ERROR(CheckMemory(plan));
   MILLRACE_ASSIGN_OR_RETURN(

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "ps/shard/shard_test_util.h"
 #include "ps/store/checkpoint_test_util.h"
-#include "ps/store/held_source.h"
+#include "ps/store/fake_source.h"
 #include "ps/store/shard_store.h"
 #include "testing/directory/test_directory.h"
 #include "testing/faults/fault_file_system.h"
@@ -219,7 +219,7 @@ TEST_P(ShardStoreFaultTest, CopyingAShard) {
   request.set_generation(3);
   request.set_source_generation(2);
   const auto copy = [&](ShardStore* store) {
-    HeldSource source(snapshot, state);
+    FakeSource source(snapshot, state);
     return store->Copy(request, source).status();
   };
   FailAtEach({"copy over another", copy, "0.3 1", "0.5 3", "none"});

@@ -18,7 +18,7 @@
 #include "coordinator/membership/outbox.h"
 #include "coordinator/shards/attach_decision.h"
 #include "coordinator/shards/cut_planner.h"
-#include "coordinator/shards/remake_plan.h"
+#include "coordinator/shards/move_plan.h"
 #include "protos/checkpoint.pb.h"
 #include "protos/cluster.pb.h"
 #include "testing/simulation/network.h"

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/shards/remake_plan.h"
+#include "coordinator/shards/attach_decision.h"
+#include "coordinator/shards/move_plan.h"
 #include "testing/simulation/simulated_coordinator_internal.h"
 
 namespace millrace::simulation {
@@ -13,20 +14,10 @@ namespace {
 
 constexpr absl::Duration kPauseAfterVain = absl::Seconds(3);
 
-bool AreOfOneState(const ShardStatus& a, const ShardStatus& b) {
-  return a.epoch() == b.epoch() && a.version() == b.version() &&
-         *AppliedSet::FromProto(a.applied()) == *AppliedSet::FromProto(b.applied());
-}
-
-bool AreTogether(const std::vector<ShardStatus>& statuses) {
-  return std::all_of(statuses.begin(), statuses.end(), [&](const ShardStatus& shard) {
-    const bool holds = shard.held().watermark() > 0 || !shard.held().above().empty();
-    return AreOfOneState(shard, statuses[0]) && !holds;
-  });
-}
-
 }  // namespace
 
+using coordinator::AreOfOneState;
+using coordinator::CheckTogether;
 using coordinator::ShardMove;
 
 void SimulatedCoordinator::Evacuate(const SimulatedPs& ps, bool is_evacuated) {
@@ -76,7 +67,8 @@ void SimulatedCoordinator::Move(const Statuses& statuses) {
   const std::vector<ShardMove> moves = PlanMoves();
   if (moves.empty()) return Train(statuses);
   if (shape_.replicas == 0) return CopyShards(moves, statuses);
-  if (!AreTogether(statuses)) return MoveInVain("shards are not at one version");
+  const absl::Status together = CheckTogether(statuses);
+  if (!together.ok()) return MoveInVain(std::string(together.message()));
   const uint64_t generation = journal_.generation;
   CallAll<ShardStatus>(
       [generation](SimulatedPs& ps, SimulatedPs::Answer answer) {
@@ -86,7 +78,8 @@ void SimulatedCoordinator::Move(const Statuses& statuses) {
         if (attach != process_->attach) return;
         const auto flushed = AllOf(answers);
         if (!flushed.ok()) return MoveInVain(std::string(flushed.status().message()));
-        if (!AreTogether(*flushed)) return MoveInVain("shards are not at one version any more");
+        if (!CheckTogether(*flushed).ok())
+          return MoveInVain("shards are not at one version any more");
         CopyShards(moves, *flushed);
       });
 }

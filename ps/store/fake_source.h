@@ -1,6 +1,6 @@
 // A shard on another server, for tests: its state is held, and reading it fails where a test wants.
-#ifndef MILLRACE_PS_STORE_HELD_SOURCE_H_
-#define MILLRACE_PS_STORE_HELD_SOURCE_H_
+#ifndef MILLRACE_PS_STORE_FAKE_SOURCE_H_
+#define MILLRACE_PS_STORE_FAKE_SOURCE_H_
 
 #include <cstddef>
 #include <cstring>
@@ -15,9 +15,9 @@
 namespace millrace::ps {
 
 // Read once.
-class HeldSource final : public ShardSource {
+class FakeSource final : public ShardSource {
  public:
-  HeldSource(ShardSnapshot snapshot, StatePtr state)
+  FakeSource(ShardSnapshot snapshot, StatePtr state)
       : snapshot_(std::move(snapshot)), state_(std::move(state)) {}
 
   absl::StatusOr<ShardSnapshot> Open() override {
@@ -67,4 +67,4 @@ class HeldSource final : public ShardSource {
 
 }  // namespace millrace::ps
 
-#endif  // MILLRACE_PS_STORE_HELD_SOURCE_H_
+#endif  // MILLRACE_PS_STORE_FAKE_SOURCE_H_
