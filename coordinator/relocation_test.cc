@@ -174,7 +174,7 @@ TEST(MoveTest, ServerThatIsAwayIsKnownByTheShardsThatItHas) {
   EXPECT_EQ(asked->directory_id(), cluster.ps(1).directory_id());
   ASSERT_THAT(asked->jobs(), SizeIs(1));
   EXPECT_EQ(asked->jobs(0).shards(), 1u);
-  SpinUntil("the job to say whom it waits for", [&] {
+  SpinUntil("the job to say whom it waits for", [&cluster = standing.cluster] {
     return absl::StrContains(cluster.Evacuate("ps-1")->jobs(0).why(), "it waits for ");
   });
   gate.Open();

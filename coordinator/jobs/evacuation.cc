@@ -1,10 +1,12 @@
 #include "coordinator/jobs/evacuation.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/job_state.h"
 #include "common/printable.h"
@@ -40,12 +42,19 @@ absl::StatusOr<Server> FindServer(const std::string& name, const MemberRegistry&
   }
   PlacedByDirectory placed;
   for (const auto& job : jobs) job->AddPlaced(&placed);
-  for (const auto& [directory_id, there] : placed) {
-    if (there.server == name || directory_id == name) return Server{there.server, directory_id};
+  std::map<std::string, std::string> known = evacuated.names();  // By directory.
+  for (const auto& [directory_id, there] : placed) known[directory_id] = there.server;
+  std::erase_if(
+      known, [&name](const auto& server) { return server.first != name && server.second != name; });
+  if (known.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ps_server: ", PrintableName(name), "; is none that is there, and the name of ",
+        known.size(), " that have been; must be the id of a data directory, one of ",
+        absl::StrJoin(known, ", ", [](std::string* out, const auto& server) {
+          absl::StrAppend(out, Printable(server.first));
+        })));
   }
-  for (const auto& [directory_id, known_as] : evacuated.names()) {
-    if (known_as == name || directory_id == name) return Server{known_as, directory_id};
-  }
+  if (!known.empty()) return Server{known.begin()->second, known.begin()->first};
   if (may_still_come) {
     return absl::UnavailableError(absl::StrCat(
         "ps_server: ", PrintableName(name),

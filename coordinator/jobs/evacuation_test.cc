@@ -83,6 +83,18 @@ TEST_F(EvacuationTest, JournalOfAnEarlierReleaseHasNoNames) {
   EXPECT_TRUE(evacuated_.empty());
 }
 
+TEST_F(EvacuationTest, NameThatSeveralHadWhoAreGoneIsNotEnough) {
+  ASSERT_TRUE(evacuated_.Add("d1", "ps-0").ok());
+  ASSERT_TRUE(evacuated_.Add("d2", "ps-0").ok());
+  EXPECT_THAT(Ask("ps-0").status().ToString(),
+              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("ps_server: ps-0; is none that is"),
+                    HasSubstr("one of d1, d2")));
+  EXPECT_TRUE(Ask("d2", /*undo=*/true)->was_evacuated());
+  EXPECT_EQ(Ask("ps-0")->directory_id(), "d1");
+  AddPs("ps-0");
+  EXPECT_EQ(Ask("ps-0")->directory_id(), "directory-of-ps-0") << "which is there";
+}
+
 TEST_F(EvacuationTest, UndoOfWhatNeverWasSaysSo) {
   AddPs("ps-0");
   const auto undone = Ask("ps-0", /*undo=*/true);
