@@ -28,7 +28,7 @@ constexpr uint64_t kMessageMemory = uint64_t{256} << 20;
 
 RunnerEnvironment MakeEnvironment(const CoordinatorOptions& options, MemberRegistry* registry,
                                   Dispatcher* dispatcher, Planner* planner,
-                                  const EvacuatedServers* evacuated) {
+                                  EvacuatedServers* evacuated) {
   RunnerEnvironment environment;
   environment.evacuated = evacuated;
   environment.registry = registry;

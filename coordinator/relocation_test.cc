@@ -116,6 +116,38 @@ TEST(MoveTest, CopyOfAnotherStateThanTheShardsIsNotTaken) {
   ExpectNothingRunAgain(cluster, job, {1, 1});
 }
 
+// Whoever asks while they are being copied would stop it otherwise, with the only copy soon.
+TEST(MoveTest, ServerThatShardsAreOnTheirWayToIsNotSaidToBeEmpty) {
+  Gate copying;
+  JobSpec wanted = SynchronousJob();
+  wanted.mutable_placement()->set_shards(2);
+  StandingJob standing(3, 31, wanted);
+  auto& [gate, cluster, spec, job] = standing;
+  size_t empty = 0;
+  while (!cluster.ps(static_cast<int>(empty)).Shards(job).empty()) ++empty;
+  const size_t left = (empty + 1) % 3;
+  const std::string taker = absl::StrCat("ps-", empty);
+  cluster.ps(static_cast<int>(empty)).set_on_copy([&copying] {
+    copying.Pass();
+    return grpc::Status::OK;
+  });
+  ASSERT_TRUE(cluster.Evacuate(absl::StrCat("ps-", left)).ok());
+  gate.Open();
+  copying.AwaitSomebody();
+  const auto asked = cluster.Evacuate(taker);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  ASSERT_THAT(asked->jobs(), SizeIs(1));
+  EXPECT_EQ(asked->jobs(0).shards(), 1u);
+  EXPECT_EQ(asked->jobs(0).why(), "on their way there; they leave then");
+  copying.Open();
+  SpinUntil("the shard to leave again", [&cluster = standing.cluster, &taker] {
+    return cluster.Evacuate(taker)->jobs().empty();
+  });
+  std::vector<size_t> shards(3);
+  shards[(empty + 2) % 3] = 2;
+  ExpectNothingRunAgain(cluster, job, shards);
+}
+
 // The copy is there, and the journal does not say so: it counts for nothing.
 TEST(MoveTest, CoordinatorThatDiesBeforeAMoveIsSettledGoesOnWhereTheShardsWere) {
   Gate copying;

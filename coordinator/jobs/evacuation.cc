@@ -77,20 +77,22 @@ std::string WhyItStays(const Job& job) {
   return absl::StrCat("it waits for ", absl::StripSuffix(waiting->whom, ","));
 }
 
-void Add(const Job& job, const std::string& directory_id, EvacuatePsResponse* response) {
+// `arriving`: how many shards of it are on their way there.
+void Add(const Job& job, const std::string& directory_id, uint64_t arriving,
+         EvacuatePsResponse* response) {
   PlacedByDirectory placed;
   job.AddPlaced(&placed);
-  const auto there = placed.find(directory_id);
-  if (there == placed.end() || there->second.shards == 0) return;
+  const PlacedShards& there = placed[directory_id];
+  if (there.shards + arriving == 0) return;
   if (HasEnded(job.state())) {
     response->set_ended_jobs(response->ended_jobs() + 1);
     return;
   }
   RemainingShards& remaining = *response->add_jobs();
   remaining.set_job_id(job.id());
-  remaining.set_shards(there->second.shards);
-  remaining.set_elements(there->second.elements);
-  remaining.set_why(WhyItStays(job));
+  remaining.set_shards(there.shards + arriving);
+  remaining.set_elements(there.elements);
+  remaining.set_why(there.shards > 0 ? WhyItStays(job) : "on their way there; they leave then");
 }
 
 }  // namespace
@@ -98,9 +100,8 @@ void Add(const Job& job, const std::string& directory_id, EvacuatePsResponse* re
 absl::StatusOr<EvacuatePsResponse> EvacuatePs(const EvacuatePsRequest& request,
                                               const MemberRegistry& registry,
                                               EvacuatedServers* evacuated, JobTable* table) {
-  const std::vector<std::shared_ptr<Job>> jobs = table->Jobs();
   MILLRACE_ASSIGN_OR_RETURN(const Server server,
-                            FindServer(request.ps_server(), registry, jobs, *evacuated));
+                            FindServer(request.ps_server(), registry, table->Jobs(), *evacuated));
   const bool was_evacuated = evacuated->Contains(server.directory_id);
   if (was_evacuated == request.undo()) {
     MILLRACE_RETURN_IF_ERROR(request.undo() ? evacuated->Remove(server.directory_id)
@@ -111,7 +112,11 @@ absl::StatusOr<EvacuatePsResponse> EvacuatePs(const EvacuatePsRequest& request,
   response.set_name(server.is_there ? server.name : "");
   response.set_directory_id(server.directory_id);
   response.set_was_evacuated(was_evacuated);
-  for (const std::shared_ptr<Job>& job : jobs) Add(*job, server.directory_id, &response);
+  // In this order: what has arrived meanwhile is found where it is placed.
+  std::map<std::string, uint64_t> arriving = evacuated->ArrivingAt(server.directory_id);
+  for (const std::shared_ptr<Job>& job : table->Jobs()) {
+    Add(*job, server.directory_id, arriving[job->id()], &response);
+  }
   return response;
 }
 

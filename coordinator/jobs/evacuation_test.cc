@@ -95,6 +95,21 @@ TEST_F(EvacuationTest, NameThatSeveralHadWhoAreGoneIsNotEnough) {
   EXPECT_EQ(Ask("ps-0")->directory_id(), "directory-of-ps-0") << "which is there";
 }
 
+TEST_F(EvacuationTest, ShardsOnTheirWayAreKnownUntilTheyAreThereAndNoneIsSentToAServerThatIsLeft) {
+  {
+    const auto arriving = evacuated_.Announce("j-1", {"d0", "d1", "d0"});
+    ASSERT_NE(arriving, nullptr);
+    const auto second = evacuated_.Announce("j-1", {"d0"});
+    EXPECT_EQ(evacuated_.ArrivingAt("d0").at("j-1"), 3u);
+    EXPECT_EQ(evacuated_.ArrivingAt("d1").at("j-1"), 1u);
+    EXPECT_TRUE(evacuated_.ArrivingAt("d2").empty());
+  }
+  EXPECT_TRUE(evacuated_.ArrivingAt("d0").empty());
+  ASSERT_TRUE(evacuated_.Add("d1", "ps-1").ok());
+  EXPECT_EQ(evacuated_.Announce("j-1", {"d0", "d1"}), nullptr);
+  EXPECT_TRUE(evacuated_.ArrivingAt("d0").empty());
+}
+
 TEST_F(EvacuationTest, UndoOfWhatNeverWasSaysSo) {
   AddPs("ps-0");
   const auto undone = Ask("ps-0", /*undo=*/true);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,6 +26,12 @@ constexpr absl::Duration kPause = absl::Seconds(1);
 bool MayChange(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsResourceExhausted(status);
+}
+
+std::vector<std::string> DirectoriesOf(const std::vector<ShardPlacement>& shards) {
+  std::vector<std::string> directories;
+  for (const ShardPlacement& shard : shards) directories.push_back(shard.directory_id());
+  return directories;
 }
 
 }  // namespace
@@ -106,6 +114,7 @@ absl::StatusOr<std::vector<PsMember>> Preparer::AwaitServers() {
   return servers;
 }
 
+// Where it chooses a server that is evacuated meanwhile, it chooses again.
 absl::Status Preparer::Place(const AvoidedServers& avoided) {
   const JobRecord record = job_->record();
   if (record.shards_size() > 0) return absl::OkStatus();
@@ -142,6 +151,8 @@ absl::Status Preparer::Place(const AvoidedServers& avoided) {
     if (record.was_placed_elsewhere()) placement.set_making(ShardPlacement::TO_BE_DROPPED);
   }
   MILLRACE_RETURN_IF_ERROR(CheckRoute(record, record.plan(), placements));
+  const auto arriving = environment_.Announce(job_->id(), DirectoriesOf(placements));
+  if (arriving == nullptr) return Place(avoided);
   MILLRACE_RETURN_IF_ERROR(reporter_->Journal([&](JobRecord& changed) {
     changed.mutable_shards()->Assign(placements.begin(), placements.end());
   }));

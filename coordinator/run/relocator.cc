@@ -1,6 +1,7 @@
 #include "coordinator/run/relocator.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -80,7 +81,14 @@ std::vector<ShardMove> Relocator::Plan(const ShardGroup& shards) const {
 absl::StatusOr<bool> Relocator::Move(ShardGroup& shards, const ShardGroup::Statuses& statuses,
                                      uint64_t generation) {
   if (!std::exchange(begun_, false) || job_->record().has_remake()) return false;
-  const std::vector<ShardMove> moves = Plan(shards);
+  std::vector<ShardMove> moves;
+  std::unique_ptr<ArrivingShards> arriving;  // Until the journal says that they are there.
+  do {
+    moves = Plan(shards);
+    std::vector<std::string> directories;
+    for (const ShardMove& move : moves) directories.push_back(move.to.directory_id);
+    arriving = environment_.Announce(job_->id(), std::move(directories));
+  } while (arriving == nullptr);  // One was evacuated meanwhile: others are chosen.
   const bool is_rebalance = EvacuatedServersOf(shards, environment_).empty();
   rebalance_is_asked_ = false;  // Once, also where it is in vain.
   if (moves.empty()) return false;

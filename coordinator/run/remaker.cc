@@ -297,6 +297,7 @@ bool Remaker::CannotMake(const Losses& losses, const std::string& why_not) {
   return false;
 }
 
+// Where it chooses a server that is evacuated meanwhile, it chooses again.
 absl::StatusOr<bool> Remaker::MakeOf(const FoundCheckpoint& found, ShardGroup& shards,
                                      Losses losses) {
   const std::vector<TargetServer> servers = TargetServers(environment_, avoided_);
@@ -310,6 +311,12 @@ absl::StatusOr<bool> Remaker::MakeOf(const FoundCheckpoint& found, ShardGroup& s
   const ShardRestore& from = *found.checkpoint;
   const std::vector<ShardPlacement> after =
       PlaceAgain(shards.placements(), losses.lost, losses.moves, from, servers);
+  std::vector<std::string> taken_by;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (losses.moves[i]) taken_by.push_back(after[i].directory_id());
+  }
+  const auto arriving = environment_.Announce(job_->id(), std::move(taken_by));
+  if (arriving == nullptr) return MakeOf(found, shards, std::move(losses));
   const Remake remake =
       WithCause(before.remake(), losses.cause,
                 absl::StrCat(DescribeRemade(after), " from checkpoint ",

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -34,7 +35,7 @@ struct RunnerEnvironment {
   MemberRegistry* registry = nullptr;
   Dispatcher* dispatcher = nullptr;
   Planner* planner = nullptr;
-  const EvacuatedServers* evacuated = nullptr;  // Null: none are.
+  EvacuatedServers* evacuated = nullptr;  // Null: none are.
   int min_ps = 1;
   absl::Duration member_timeout = absl::Minutes(10);
   absl::Duration plan_timeout = absl::Minutes(10);
@@ -57,6 +58,12 @@ struct RunnerEnvironment {
 
   bool IsEvacuated(const std::string& directory_id) const {
     return evacuated != nullptr && evacuated->Contains(directory_id);
+  }
+  // See EvacuatedServers::Announce.
+  std::unique_ptr<ArrivingShards> Announce(const std::string& job_id,
+                                           std::vector<std::string> directory_ids) const {
+    if (evacuated != nullptr) return evacuated->Announce(job_id, std::move(directory_ids));
+    return std::make_unique<ArrivingShards>(nullptr, job_id, std::move(directory_ids));
   }
   // The ps servers that are there and may be given shards.
   std::vector<PsMember> OpenPsServers() const {
