@@ -26,6 +26,10 @@ class Blow:
     victims: list
     delay: float = 0  # Seconds from when the job has come to the step.
 
+    @property
+    def takes_disks(self):
+        return any(victim.disk == "remove" for victim in self.victims)
+
     def __str__(self):
         return f"at step {self.step}: {self.kind} " + ", ".join(
             victim.name + (f" [{'same' if victim.same_port else 'other'} port, arena: {victim.arena}, disk: {victim.disk}]"

@@ -221,7 +221,8 @@ class Run:
                 f"{inspect(self.cluster.known_addresses(), self.job_id, self.shards)}")
 
     def strike(self):
-        """Lets the next blow fall when it is due. On a process that is down it waits until that is back."""
+        """Lets the next blow fall when it is due. On a process that is down it waits until that is back, and one that
+        takes disks until there is a checkpoint: before that the job could not come back, on a machine that is slow."""
         if not self.blows or self.step < self.blows[0].step:
             return
         now = time.monotonic()
@@ -231,11 +232,18 @@ class Run:
         names = {victim.name for victim in blow.victims}
         if now < self.due or any(victim.name in names for _, _, victim in self.down):
             return
+        if blow.takes_disks and not self.has_checkpoint():
+            return
         self.blows.pop(0)
         self.due = None
         say(f"{now - self.started:7.2f} s, step {self.step}: {blow}")
         for victim in blow.victims:
             self.hit(blow.kind, victim)
+
+    def has_checkpoint(self):
+        if any(victim.name == "coordinator" for _, _, victim in self.down):
+            return False
+        return bool(job_status(self.cluster, self.job_id).get("checkpoint"))
 
     def hit(self, kind, victim):
         process = self.cluster.process(victim.name)
