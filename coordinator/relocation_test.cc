@@ -1,6 +1,7 @@
 // A real coordinator on loopback with fake ps servers and workers: running jobs whose shards move
 // from one server to another.
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,11 @@ using ::testing::SizeIs;
 // Enough that a job is in its middle when it is told something after step 31.
 constexpr uint64_t kSteps = 3000;
 
-JobSpec SynchronousJob() {
+// `shards`: 0, one for each server.
+JobSpec SynchronousJob(uint32_t shards = 0) {
   JobSpec spec = PlainJob(kSteps);
   spec.mutable_synchronous()->set_replicas(4);
+  spec.mutable_placement()->set_shards(shards);
   return spec;
 }
 
@@ -119,9 +122,7 @@ TEST(MoveTest, CopyOfAnotherStateThanTheShardsIsNotTaken) {
 // Whoever asks while they are being copied would stop it otherwise, with the only copy soon.
 TEST(MoveTest, ServerThatShardsAreOnTheirWayToIsNotSaidToBeEmpty) {
   Gate copying;
-  JobSpec wanted = SynchronousJob();
-  wanted.mutable_placement()->set_shards(2);
-  StandingJob standing(3, 31, wanted);
+  StandingJob standing(3, 31, SynchronousJob(/*shards=*/2));
   auto& [gate, cluster, spec, job] = standing;
   size_t empty = 0;
   while (!cluster.ps(static_cast<int>(empty)).Shards(job).empty()) ++empty;
@@ -213,9 +214,7 @@ TEST(MoveTest, ServerThatIsAwayIsKnownByTheShardsThatItHas) {
 }
 
 TEST(MoveTest, ShardsComeBackToAServerOnWhichWorkIsDone) {
-  JobSpec wanted = SynchronousJob();
-  wanted.mutable_placement()->set_shards(4);
-  StandingJob standing(2, 31, wanted);
+  StandingJob standing(2, 31, SynchronousJob(/*shards=*/4));
   auto& [gate, cluster, spec, job] = standing;
   ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
   EXPECT_THAT(cluster.Rebalance(job)->moves(), SizeIs(2)) << "those that leave";
@@ -233,9 +232,7 @@ TEST(MoveTest, ShardsComeBackToAServerOnWhichWorkIsDone) {
 
 // It is not tried again: nobody is waiting for it.
 TEST(MoveTest, RebalanceThatFailsSaysThatItHasToBeAskedForAgain) {
-  JobSpec wanted = SynchronousJob();
-  wanted.mutable_placement()->set_shards(4);
-  StandingJob standing(2, 31, wanted);
+  StandingJob standing(2, 31, SynchronousJob(/*shards=*/4));
   auto& [gate, cluster, spec, job] = standing;
   ASSERT_TRUE(cluster.Evacuate("ps-1").ok());
   gate.Open();

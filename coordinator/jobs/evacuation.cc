@@ -55,16 +55,15 @@ absl::StatusOr<Server> FindServer(const std::string& name, const MemberRegistry&
         })));
   }
   if (!known.empty()) return Server{known.begin()->second, known.begin()->first};
+  const std::string nobody =
+      absl::StrCat("ps_server: ", PrintableName(name),
+                   "; no ps server of that name, or with a data directory of that id, ");
   if (may_still_come) {
     return absl::UnavailableError(absl::StrCat(
-        "ps_server: ", PrintableName(name),
-        "; no ps server of that name, or with a data directory "
-        "of that id, has come since the coordinator was started, and it may be on its way"));
+        nobody, "has come since the coordinator was started, and it may be on its way"));
   }
-  return absl::NotFoundError(absl::StrCat(
-      "ps_server: ", PrintableName(name),
-      "; no ps server of that name, or with a data directory of that id, is there or has left; "
-      "`millrace members` lists those that are known"));
+  return absl::NotFoundError(
+      absl::StrCat(nobody, "is there or has left; `millrace members` lists those that are known"));
 }
 
 // Why shards of it are still there. Empty: they are about to leave.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/shards/placements_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -11,16 +12,6 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::ElementsAre;
-
-// Of ten elements each.
-std::vector<ShardPlacement> ShardsOfTen(const std::vector<std::string>& directories) {
-  std::vector<ShardPlacement> shards;
-  for (const std::string& directory : directories) {
-    shards.emplace_back().set_directory_id(directory);
-    shards.back().add_slices()->set_length(10);
-  }
-  return shards;
-}
 
 // "0>d1" of each shard that moves.
 std::vector<std::string> DescribeMoves(const std::vector<ShardMove>& moves) {
@@ -39,7 +30,7 @@ std::vector<ShardMove> MovesFrom(const std::string& left, const std::vector<Shar
 }
 
 TEST(MovePlanTest, ShardsLeaveForThoseThatHoldLeast) {
-  const auto shards = ShardsOfTen({"d1", "d0", "d1", "d1"});
+  const auto shards = ShardsIn({"d1", "d0", "d1", "d1"});
   const std::vector<TargetServer> servers = {{"d0", "ps-0", "a:1", 10}, {"d2", "ps-2", "a:2", 0}};
   EXPECT_THAT(DescribeMoves(MovesFrom("d1", shards, servers, false)),
               ElementsAre("0>d2", "2>d0", "3>d2"));
@@ -48,7 +39,7 @@ TEST(MovePlanTest, ShardsLeaveForThoseThatHoldLeast) {
 }
 
 TEST(MovePlanTest, ServersAreBalancedAsFarAsThatHelps) {
-  const auto shards = ShardsOfTen({"d0", "d0", "d0", "d0", "d1"});
+  const auto shards = ShardsIn({"d0", "d0", "d0", "d0", "d1"});
   const std::vector<TargetServer> servers = {
       {"d0", "ps-0", "a:0", 40}, {"d1", "ps-1", "a:1", 10}, {"d2", "ps-2", "a:2", 0}};
   EXPECT_THAT(DescribeMoves(MovesFrom("", shards, servers, true)), ElementsAre("0>d2", "1>d1"))
@@ -58,7 +49,7 @@ TEST(MovePlanTest, ServersAreBalancedAsFarAsThatHelps) {
 }
 
 TEST(MovePlanTest, WhatOtherJobsHoldCounts) {
-  const auto shards = ShardsOfTen({"d0", "d0"});
+  const auto shards = ShardsIn({"d0", "d0"});
   EXPECT_THAT(MovesFrom("", shards, {{"d0", "ps-0", "a:0", 20}, {"d1", "ps-1", "a:1", 15}}, true),
               ElementsAre());
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/shards/placements_test_util.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -11,15 +12,6 @@ namespace millrace::coordinator {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::vector<ShardPlacement> ShardsIn(const std::vector<std::string>& directories) {
-  std::vector<ShardPlacement> shards;
-  for (const std::string& directory : directories) {
-    shards.emplace_back().set_directory_id(directory);
-    shards.back().add_slices()->set_length(10);
-  }
-  return shards;
-}
 
 // "d1:drop" of a shard that is to be dropped first, "d1:make", or "d1".
 std::vector<std::string> Describe(const std::vector<ShardPlacement>& shards) {

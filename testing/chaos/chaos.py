@@ -243,7 +243,7 @@ class Run:
     def has_checkpoint(self):
         if any(victim.name == "coordinator" for _, _, victim in self.down):
             return False
-        return bool(job_status(self.cluster, self.job_id).get("checkpoint"))
+        return bool(newest_checkpoint(self.cluster, self.job_id))
 
     def hit(self, kind, victim):
         process = self.cluster.process(victim.name)
@@ -303,6 +303,11 @@ def job_status(cluster, job_id):
     if result.returncode != 0:
         raise AssertionError(f"status: {result.stderr}")
     return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def newest_checkpoint(cluster, job_id):
+    """That this job has made; a restored one has at first none of its own."""
+    return job_status(cluster, job_id).get("checkpoint")
 
 
 def sha256(path):
@@ -479,19 +484,14 @@ class Journey:
         progress = Progress(cluster, job_id, ps)
         begin = time.monotonic()
         try:
-            while progress.poll() < step or not self.newest(cluster, job_id):
+            while progress.poll() < step or not newest_checkpoint(cluster, job_id):
                 if time.monotonic() - begin > PATIENCE:
                     raise AssertionError(f"{job_id} stands: {job_status(cluster, job_id)}")
                 time.sleep(0.01)
         finally:
             progress.close()
         say(f"{job_id} on {ps} ps servers is lost at step {progress.step}, its checkpoint at "
-            f"{self.newest(cluster, job_id)['step']}")
-
-    @staticmethod
-    def newest(cluster, job_id):
-        """The newest checkpoint that this job has made; a restored one has at first none of its own."""
-        return job_status(cluster, job_id).get("checkpoint")
+            f"{newest_checkpoint(cluster, job_id)['step']}")
 
 
 def journey_of_digits(seed, steps, servers, checkpoint_every):
